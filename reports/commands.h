@@ -1,0 +1,30 @@
+/* reports/commands.h: the commands of the program `shardfit`, one row each.
+ *
+ * A command parses its own options (argp), prints its answer to stdout and its complaints to
+ * stderr, and returns the documented exit code (SF_EXIT_*). Adding one is a file cmd_NAME.c and a
+ * row here; `shardfit --help` and the tests read this list.
+ */
+#ifndef SF_REPORTS_COMMANDS_H
+#define SF_REPORTS_COMMANDS_H
+
+#include "model/base/status.h"
+
+enum {
+    SF_EXIT_DONE = 0,
+    SF_EXIT_NO = 1,        /* the answer is no: does not fit, errors above the bar */
+    SF_EXIT_BAD_INPUT = 2, /* the input is wrong; the message says where           */
+    SF_EXIT_RUN_FAILED = 3 /* a real run failed                                     */
+};
+
+/*    id         name        one line for --help */
+#define SF_COMMANDS(X)                                                                             \
+    X(version, "version", "print the version and what this build can do")
+
+#define SF_DECLARE_COMMAND(id, name, summary) int sf_cmd_##id(int argc, char **argv);
+SF_COMMANDS(SF_DECLARE_COMMAND)
+#undef SF_DECLARE_COMMAND
+
+/* Prints "shardfit: MESSAGE" to stderr and gives the exit code that the status stands for. */
+int sf_cmd_fail(sf_status st);
+
+#endif
