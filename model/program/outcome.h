@@ -9,7 +9,9 @@
 
 #include <jansson.h>
 
+
 #include "model/base/arena.h"
+#include "model/base/status.h"
 #include "model/program/program.h"
 
 typedef struct {
