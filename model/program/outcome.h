@@ -28,6 +28,7 @@ typedef struct {
     sf_op_type type;
     sf_stream stream;
     sf_phase phase;
+    sf_group group; /* collectives */
     int rank, layer, micro;
     uint64_t seq;
     double start_s, end_s;
