@@ -317,7 +317,7 @@ static void pump(engine *e, int who, int s)
     while (ss->state == WAITING && ss->head < q->count) {
         const item *it = &q->items[ss->head];
         if (it->epoch > a->epoch)
-            return; /* the host has not issued it yet: HOST_SYNC wakes us */
+            break; /* the host has not issued it yet: the end of its HOST_SYNC wakes us */
         double issued_s = a->epoch_start_s + it->epoch_pos * e->options->issue_s;
         if (issued_s > e->now_s) {
             push(e, issued_s, who, s);
