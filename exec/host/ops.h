@@ -20,8 +20,8 @@
  *   that number is 0. Nothing is kept in it between calls.
  *
  * Order    Every sum is taken in one fixed order: the same call gives the same bits each time (for
- *   the GEMMs: with the same number of OpenBLAS threads). Kernels run on the calling thread; only
- *   the GEMMs use OpenBLAS's threads (openblas_set_num_threads).
+ *   the GEMMs: with the same number of threads). Kernels run on the calling thread; only
+ *   the GEMMs use threads, as many as sf_host_gemm_threads set.
  *
  * accumulate   false: the output is overwritten, whatever it held (NaN too); true: added to.
  *
@@ -143,9 +143,12 @@ void sf_host_ops_init(sf_host_ops *ops);
 /* Variant number i = 0, 1, ... of those this CPU can run, the plainest first; false past the last. */
 bool sf_host_ops_variant(size_t i, sf_host_ops *ops);
 
+/* Threads of the matrix products, for the whole process. */
+void sf_host_gemm_threads(int threads);
+
 /* ---- scratch ---- */
 
-size_t sf_host_embed_bwd_ws_bytes(sf_dtype dt, size_t rows, size_t hidden);
+size_t sf_host_embed_bwd_ws_bytes(size_t rows, size_t hidden);
 size_t sf_host_norm_bwd_ws_bytes(size_t hidden);
 size_t sf_host_linear_ws_bytes(sf_dtype dt, size_t rows, size_t in, size_t out); /* fwd, bwd_x and bwd_w */
 size_t sf_host_attn_ws_bytes(sf_dtype dt, const sf_attn_dims *dims);             /* fwd and bwd          */
