@@ -48,9 +48,9 @@ typedef struct {
  *   m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2
  *   p -= lr / (1 - beta1^step) * m / (sqrt(v / (1 - beta2^step)) + eps)            */
 typedef struct {
-    float lr, beta1, beta2, eps, weight_decay;
-    int64_t step;     /* of this update; the first is 1                                 */
-    float grad_scale; /* 1, or the factor of gradient clipping or loss unscaling        */
+    double lr, beta1, beta2, eps, weight_decay; /* double: 1 - beta2 loses half its digits in float */
+    int64_t step;                               /* of this update; the first is 1                   */
+    double grad_scale;                          /* 1, or the factor of clipping or loss unscaling   */
 } sf_adamw;
 
 /* Targets with this value are ignored: loss 0, gradient 0. As in PyTorch and Hugging Face. */

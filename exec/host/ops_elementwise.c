@@ -102,17 +102,16 @@ SF_INLINE void adamw_body(sf_dtype grad_dt, sf_dtype param_dt, const adamw_facto
 static void adamw(const sf_adamw *step, size_t n, sf_dtype grad_dt, const void *grad, float *master,
                   float *m, float *v, sf_dtype param_dt, void *param)
 {
-    const double b1 = step->beta1, b2 = step->beta2;
     const adamw_factors f = {
-        .keep = (float)(1.0 - (double)step->lr * step->weight_decay),
-        .size = (float)(step->lr / (1.0 - pow(b1, (double)step->step))),
-        .inv_sqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(b2, (double)step->step))),
-        .b1 = step->beta1,
-        .one_minus_b1 = (float)(1.0 - b1),
-        .b2 = step->beta2,
-        .one_minus_b2 = (float)(1.0 - b2),
-        .eps = step->eps,
-        .grad_scale = step->grad_scale,
+        .keep = (float)(1 - step->lr * step->weight_decay),
+        .size = (float)(step->lr / (1 - pow(step->beta1, (double)step->step))),
+        .inv_sqrt_bias2 = (float)(1 / sqrt(1 - pow(step->beta2, (double)step->step))),
+        .b1 = (float)step->beta1,
+        .one_minus_b1 = (float)(1 - step->beta1),
+        .b2 = (float)step->beta2,
+        .one_minus_b2 = (float)(1 - step->beta2),
+        .eps = (float)step->eps,
+        .grad_scale = (float)step->grad_scale,
     };
     if (param == master)
         param = NULL;

@@ -187,7 +187,7 @@ static double dot(size_t n, const double *a, const double *b)
     return s;
 }
 
-void sf_ref_attn_bwd(const sf_ref_attn *d, const double *dout, const double *qkv, double *dqkv)
+void sf_ref_attn_bwd(const sf_ref_attn *d, const double *dout, const double *qkv, const double *out, double *dqkv)
 {
     const size_t HD = d->head_dim;
     for (size_t i = 0; i < query_at(d, d->micro_batch, 0, 0); i++)
@@ -195,11 +195,10 @@ void sf_ref_attn_bwd(const sf_ref_attn *d, const double *dout, const double *qkv
     for (size_t b = 0; b < d->micro_batch; b++) {
         for (size_t h = 0; h < d->heads; h++) {
             for (size_t t = 0; t < d->seq_len; t++) {
-                const double *dy = dout + ((b * d->seq_len + t) * d->heads + h) * HD;
+                const size_t row = ((b * d->seq_len + t) * d->heads + h) * HD;
+                const double *dy = dout + row;
                 const double lse = log_sum_exp(d, qkv, b, h, t);
-                double mean = 0; /* of dp under p */
-                for (size_t s = 0; s <= t; s++)
-                    mean += exp(score(d, qkv, b, h, t, s) - lse) * dot(HD, dy, qkv + value_at(d, b, s, h));
+                const double mean = dot(HD, dy, out + row); /* sum of p dp, as out = sum of p v */
                 for (size_t s = 0; s <= t; s++) {
                     const double p = exp(score(d, qkv, b, h, t, s) - lse);
                     const double dp = dot(HD, dy, qkv + value_at(d, b, s, h));

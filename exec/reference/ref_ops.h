@@ -41,8 +41,8 @@ void sf_ref_linear_bwd_w(size_t rows, size_t in, size_t out, const double *dy, c
 void sf_ref_rope(const sf_ref_attn *dims, size_t rotary_dim, double theta, int direction, double *qkv);
 
 void sf_ref_attn_fwd(const sf_ref_attn *dims, const double *qkv, double *out, double *lse);
-/* dqkv is overwritten. */
-void sf_ref_attn_bwd(const sf_ref_attn *dims, const double *dout, const double *qkv, double *dqkv);
+/* out: what attn_fwd gave. dqkv is overwritten. */
+void sf_ref_attn_bwd(const sf_ref_attn *dims, const double *dout, const double *qkv, const double *out, double *dqkv);
 
 void sf_ref_act_fwd(sf_op_act kind, size_t rows, size_t ffn, const double *in, double *out);
 void sf_ref_act_bwd(sf_op_act kind, size_t rows, size_t ffn, const double *dout, const double *in, double *din);
