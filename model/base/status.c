@@ -25,7 +25,7 @@ sf_status sf_status_prefix(sf_status st, const char *fmt, ...)
     va_start(args, fmt);
     int n = vsnprintf(st.msg, sizeof st.msg, fmt, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof st.msg)
-        snprintf(st.msg + n, sizeof st.msg - (size_t)n, ": %s", tail);
+    if (n >= 0 && (size_t)n + 3 < sizeof st.msg)
+        snprintf(st.msg + n, sizeof st.msg - (size_t)n, ": %.*s", (int)(sizeof st.msg - (size_t)n - 3), tail);
     return st;
 }
