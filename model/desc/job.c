@@ -1,0 +1,410 @@
+#include "model/desc/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/base/text.h"
+#include "model/base/units.h"
+#include "model/desc/job_fields.h"
+#include "model/desc/json.h"
+
+enum { MOST_STATED = 512 };
+
+typedef struct {
+    const char *place;
+    sf_arena *arena;
+    sf_job *job;
+    const sf_field *stated[MOST_STATED];
+    size_t n_stated;
+} reader;
+
+static const sf_field *find_field(const char *path)
+{
+    for (size_t i = 0; i < sf_job_field_count; i++)
+        if (sf_str_eq(sf_job_fields[i].path, path))
+            return &sf_job_fields[i];
+    return NULL;
+}
+
+static void *slot(sf_job *job, const sf_field *f)
+{
+    return (char *)job + f->offset;
+}
+
+static void set_number(sf_job *job, const sf_field *f, double value)
+{
+    switch (f->type) {
+    case SF_FIELD_REAL: *(double *)slot(job, f) = value; break;
+    case SF_FIELD_BOOL: *(bool *)slot(job, f) = value != 0; break;
+    case SF_FIELD_TEXT: *(const char **)slot(job, f) = ""; break;
+    default: *(int64_t *)slot(job, f) = (int64_t)value; break;
+    }
+}
+
+static size_t choice_count(const sf_field *f)
+{
+    size_t n = 0;
+    while (f->choices[n] != NULL)
+        n++;
+    return n;
+}
+
+/* ---- values ---- */
+
+static sf_status set_choice(reader *r, const sf_field *f, const json_t *value)
+{
+    /* null stands for the choice that is named so */
+    const char *text = json_is_string(value) ? json_string_value(value) : json_is_null(value) ? "none" : NULL;
+    for (size_t i = 0; text != NULL && f->choices[i] != NULL; i++)
+        if (sf_str_ieq(text, f->choices[i])) {
+            *(int64_t *)slot(r->job, f) = (int64_t)i;
+            return SF_SUCCESS;
+        }
+    if (text == NULL)
+        return SF_FAIL(SF_EINVAL, "%s: %s is a name: one of %s", r->place, f->path,
+                       sf_str_nearest("", f->choices, choice_count(f), r->arena));
+    return SF_FAIL(SF_EINVAL, "%s: %s '%s' is unknown; did you mean %s?", r->place, f->path, text,
+                   sf_str_nearest(text, f->choices, choice_count(f), r->arena));
+}
+
+static sf_status set_value(reader *r, const sf_field *f, const json_t *value)
+{
+    double number;
+    int64_t whole;
+    bool truth;
+
+    switch (f->type) {
+    case SF_FIELD_CHOICE:
+        return set_choice(r, f, value);
+    case SF_FIELD_TEXT:
+        if (!json_is_string(value))
+            return SF_FAIL(SF_EINVAL, "%s: %s is a text", r->place, f->path);
+        *(const char **)slot(r->job, f) = sf_arena_strdup(r->arena, json_string_value(value));
+        return SF_SUCCESS;
+    case SF_FIELD_BOOL:
+        if (!sf_json_to_bool(value, &truth))
+            return SF_FAIL(SF_EINVAL, "%s: %s is true or false", r->place, f->path);
+        *(bool *)slot(r->job, f) = truth;
+        return SF_SUCCESS;
+    case SF_FIELD_TRI:
+        if (json_is_null(value)) {
+            *(int64_t *)slot(r->job, f) = SF_AUTO;
+            return SF_SUCCESS;
+        }
+        if (json_is_boolean(value)) {
+            *(int64_t *)slot(r->job, f) = json_is_true(value);
+            return SF_SUCCESS;
+        }
+        break;
+    default:
+        break;
+    }
+    if (f->type == SF_FIELD_REAL ? !sf_json_to_real(value, &number) : !sf_json_to_int(value, &whole))
+        return SF_FAIL(SF_EINVAL, "%s: %s is a %snumber", r->place, f->path, f->type == SF_FIELD_REAL ? "" : "whole ");
+    if (f->type != SF_FIELD_REAL)
+        number = (double)whole;
+    if (number < f->least || number > f->most)
+        return SF_FAIL(SF_EINVAL, "%s: %s %.10g is outside %.10g to %.10g", r->place, f->path, number, f->least, f->most);
+    set_number(r->job, f, number);
+    return SF_SUCCESS;
+}
+
+/* ---- the object, leaf by leaf ---- */
+
+static sf_status unknown(const reader *r, const char *path)
+{
+    const char **names = SF_NEW_ARRAY(r->arena, const char *, sf_job_field_count + 2);
+    size_t n = 0;
+    for (size_t i = 0; i < sf_job_field_count; i++)
+        names[n++] = sf_job_fields[i].path;
+    names[n++] = "model";
+    names[n++] = "cluster.gpu";
+    return SF_FAIL(SF_EINVAL, "%s: unknown field '%s'; did you mean %s?", r->place, path, sf_str_nearest(path, names, n, r->arena));
+}
+
+static sf_status read_leaf(reader *r, const char *path, const json_t *value)
+{
+    const sf_field *f = find_field(path);
+    if (f == NULL)
+        return unknown(r, path);
+    SF_TRY(set_value(r, f, value));
+    if (r->n_stated < MOST_STATED)
+        r->stated[r->n_stated++] = f;
+    return SF_SUCCESS;
+}
+
+static sf_status read_object(reader *r, const char *prefix, const json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)object, key, value)
+    {
+        const char *path = prefix[0] == '\0' ? key : sf_arena_printf(r->arena, "%s.%s", prefix, key);
+        if (sf_str_eq(path, "model") || sf_str_eq(path, "cluster.gpu"))
+            continue; /* read apart */
+        if (sf_str_eq(path, "strategy") && json_is_string(value))
+            SF_TRY(read_leaf(r, "strategy.name", value));
+        else if (json_is_object(value))
+            SF_TRY(read_object(r, path, value));
+        else
+            SF_TRY(read_leaf(r, path, value));
+    }
+    return SF_SUCCESS;
+}
+
+/* An override's text as JSON where it is JSON, else as a string. */
+static json_t *override_value(const char *text)
+{
+    json_t *value = json_loads(text, JSON_DECODE_ANY, NULL);
+    return value != NULL ? value : json_string(text);
+}
+
+static sf_status apply_override(json_t *object, const sf_override *o, sf_arena *arena)
+{
+    char *path = sf_arena_strdup(arena, o->path), *state = NULL;
+    char *key = strtok_r(path, ".", &state);
+    json_t *at = object;
+
+    if (key == NULL)
+        return SF_FAIL(SF_EINVAL, "an override is written path=value, for example train.micro_batch=4");
+    for (char *next; (next = strtok_r(NULL, ".", &state)) != NULL; key = next) {
+        json_t *inner = json_object_get(at, key);
+        if (inner == NULL || !json_is_object(inner)) {
+            json_t *fresh = json_object();
+            if (json_is_string(inner) && sf_str_eq(key, "strategy")) /* "strategy": "ddp" means its name */
+                json_object_set(fresh, "name", inner);
+            json_object_set_new(at, key, fresh);
+            inner = fresh;
+        }
+        at = inner;
+    }
+    json_object_set_new(at, key, override_value(o->value));
+    return SF_SUCCESS;
+}
+
+static sf_status read_model(reader *r, const json_t *model)
+{
+    if (model == NULL || json_is_null(model))
+        return SF_FAIL(SF_EINVAL, "%s: 'model' is missing: a name of the catalogue, a config.json or such an object", r->place);
+    if (json_is_string(model))
+        return sf_status_prefix(sf_transformer_find(json_string_value(model), r->arena, &r->job->model), "%s", r->place);
+    return sf_transformer_from_json(model, sf_arena_printf(r->arena, "%s: model", r->place), r->arena, &r->job->model);
+}
+
+static sf_status read_gpu(reader *r, const json_t *gpu)
+{
+    if (gpu == NULL && r->job->framework == SF_FRAMEWORK_SHARDFIT)
+        return sf_gpu_find("host", 0, r->arena, &r->job->cluster.gpu);
+    if (gpu == NULL)
+        return SF_FAIL(SF_EINVAL, "%s: 'cluster.gpu' is missing: a name such as \"A100 SXM4 80GB\", or \"host\" for this machine", r->place);
+    if (!json_is_string(gpu))
+        return SF_FAIL(SF_EINVAL, "%s: cluster.gpu is a name", r->place);
+    return sf_status_prefix(sf_gpu_find(json_string_value(gpu), 0, r->arena, &r->job->cluster.gpu), "%s: cluster.gpu", r->place);
+}
+
+/* ---- what must hold between fields ---- */
+
+static bool is_stated(const reader *r, const char *path)
+{
+    for (size_t i = 0; i < r->n_stated; i++)
+        if (sf_str_eq(r->stated[i]->path, path))
+            return true;
+    return false;
+}
+
+static sf_status check_knobs(const reader *r)
+{
+    const sf_job *job = r->job;
+    unsigned bits = sf_job_field_bits(job->framework, job->strategy.name);
+    for (size_t i = 0; i < r->n_stated; i++)
+        if ((r->stated[i]->has & bits) == 0)
+            return SF_FAIL(SF_EINVAL, "%s: %s has no meaning for strategy %s of framework %s; remove it", r->place, r->stated[i]->path,
+                           sf_strategy_name(job->strategy.name), sf_framework_name(job->framework));
+    return SF_SUCCESS;
+}
+
+static sf_status check_batch(reader *r)
+{
+    sf_train *t = &r->job->train;
+    int64_t ranks = sf_job_world_size(r->job);
+
+    if (is_stated(r, "train.global_batch") && t->global_batch > 0) {
+        if (!is_stated(r, "train.grad_accum")) {
+            if (t->global_batch % (t->micro_batch * ranks) != 0)
+                return SF_FAIL(SF_EINVAL, "%s: train.micro_batch %lld on %lld devices does not divide train.global_batch %lld; a multiple of %lld does",
+                               r->place, (long long)t->micro_batch, (long long)ranks, (long long)t->global_batch, (long long)(t->micro_batch * ranks));
+            t->grad_accum = t->global_batch / (t->micro_batch * ranks);
+        }
+        if (t->micro_batch * t->grad_accum * ranks != t->global_batch)
+            return SF_FAIL(SF_EINVAL, "%s: train.micro_batch %lld x grad_accum %lld x %lld devices is %lld, not the stated train.global_batch %lld", r->place,
+                           (long long)t->micro_batch, (long long)t->grad_accum, (long long)ranks,
+                           (long long)(t->micro_batch * t->grad_accum * ranks), (long long)t->global_batch);
+    }
+    t->global_batch = t->micro_batch * t->grad_accum * ranks;
+    if (t->seq_len == 0)
+        t->seq_len = r->job->model.max_positions;
+    if (r->job->model.position == SF_POS_LEARNED && t->seq_len > r->job->model.max_positions)
+        return SF_FAIL(SF_EINVAL, "%s: train.seq_len %lld is more than the %lld learned positions of the model; use at most %lld", r->place,
+                       (long long)t->seq_len, (long long)r->job->model.max_positions, (long long)r->job->model.max_positions);
+    return SF_SUCCESS;
+}
+
+static sf_status check_strategy(const reader *r)
+{
+    const sf_job *job = r->job;
+    int64_t s = job->strategy.name;
+    bool zero = s == SF_STRATEGY_ZERO1 || s == SF_STRATEGY_ZERO2 || s == SF_STRATEGY_ZERO3;
+
+    if (job->framework == SF_FRAMEWORK_PYTORCH && zero)
+        return SF_FAIL(SF_EINVAL, "%s: %s is DeepSpeed's; set framework to deepspeed (or shardfit for our executor)", r->place, sf_strategy_name(s));
+    if (job->framework == SF_FRAMEWORK_DEEPSPEED && !zero && s != SF_STRATEGY_DDP)
+        return SF_FAIL(SF_EINVAL, "%s: framework deepspeed has zero1, zero2, zero3 and ddp (stage 0), not %s", r->place, sf_strategy_name(s));
+    if (job->cluster.gpu.is_host && job->framework != SF_FRAMEWORK_SHARDFIT)
+        return SF_FAIL(SF_EINVAL, "%s: cluster.gpu host runs our own executor; set framework to shardfit", r->place);
+    if (job->train.tp > 1 || job->train.pp > 1 || job->train.cp > 1 || job->train.ep > 1)
+        return SF_FAIL(SF_EUNSUP, "%s: train.tp, pp, cp and ep above 1 are not modelled yet", r->place);
+    return SF_SUCCESS;
+}
+
+static void note_assumed(reader *r)
+{
+    sf_job *job = r->job;
+    unsigned bits = sf_job_field_bits(job->framework, job->strategy.name);
+    for (size_t i = 0; i < sf_job_field_count; i++) {
+        const sf_field *f = &sf_job_fields[i];
+        if (f->matters && (f->has & bits) && !is_stated(r, f->path))
+            SF_PUSH(r->arena, job->assumed, job->n_assumed, job->cap_assumed) = f->path;
+    }
+}
+
+/* ---- entries ---- */
+
+static sf_status read_into(reader *r, const json_t *object)
+{
+    for (size_t i = 0; i < sf_job_field_count; i++)
+        set_number(r->job, &sf_job_fields[i], sf_job_fields[i].otherwise);
+    SF_TRY(read_object(r, "", object));
+    SF_TRY(read_model(r, json_object_get(object, "model")));
+    SF_TRY(read_gpu(r, json_object_get(json_object_get(object, "cluster"), "gpu")));
+    SF_TRY(check_strategy(r));
+    SF_TRY(check_knobs(r));
+    SF_TRY(check_batch(r));
+    note_assumed(r);
+    return SF_SUCCESS;
+}
+
+sf_status sf_job_from_json(const json_t *object, const char *place, const sf_override *overrides, size_t n, sf_arena *arena, sf_job *out)
+{
+    sf_status st = SF_SUCCESS;
+    reader r = { .place = place, .arena = arena, .job = out };
+
+    *out = (sf_job){ 0 };
+    if (!json_is_object(object))
+        return SF_FAIL(SF_EPARSE, "%s: a job is a JSON object", place);
+    out->source = json_deep_copy(object);
+    for (size_t i = 0; i < n && st.code == SF_OK; i++)
+        st = apply_override(out->source, &overrides[i], arena);
+    if (st.code == SF_OK)
+        st = read_into(&r, out->source);
+    if (st.code != SF_OK)
+        sf_job_close(out);
+    return st;
+}
+
+sf_status sf_job_read(const char *file, const sf_override *overrides, size_t n, sf_arena *arena, sf_job *out)
+{
+    json_t *object = NULL;
+
+    *out = (sf_job){ 0 };
+    if (file == NULL)
+        object = json_object();
+    else
+        SF_TRY(sf_json_read(file, &object));
+    sf_status st = sf_job_from_json(object, file == NULL ? "job" : file, overrides, n, arena, out);
+    json_decref(object);
+    return st;
+}
+
+void sf_job_close(sf_job *job)
+{
+    json_decref(job->source);
+    job->source = NULL;
+}
+
+bool sf_job_stated(const sf_job *job, const char *path)
+{
+    char part[128];
+    const json_t *at = job->source;
+    while (*path != '\0') {
+        size_t len = strcspn(path, ".");
+        if (len >= sizeof part)
+            return false;
+        memcpy(part, path, len);
+        part[len] = '\0';
+        at = json_object_get(at, part);
+        if (at == NULL)
+            return false;
+        path += len + (path[len] == '.');
+    }
+    return true;
+}
+
+/* ---- printing ---- */
+
+static json_t *field_json(const sf_job *job, const sf_field *f)
+{
+    const void *p = (const char *)job + f->offset;
+    int64_t n;
+    switch (f->type) {
+    case SF_FIELD_REAL: return json_real(*(const double *)p);
+    case SF_FIELD_BOOL: return json_boolean(*(const bool *)p);
+    case SF_FIELD_TEXT: return json_string(*(const char *const *)p);
+    case SF_FIELD_CHOICE: return json_string(f->choices[*(const int64_t *)p]);
+    case SF_FIELD_TRI:
+        n = *(const int64_t *)p;
+        return n == SF_AUTO ? json_null() : n <= 1 ? json_boolean(n == 1) : json_integer(n);
+    default: return json_integer(*(const int64_t *)p);
+    }
+}
+
+static void set_path(json_t *object, const char *path, json_t *value)
+{
+    const char *dot = strchr(path, '.');
+    if (dot == NULL) {
+        json_object_set_new(object, path, value);
+        return;
+    }
+    char key[64] = { 0 };
+    memcpy(key, path, (size_t)(dot - path) < sizeof key - 1 ? (size_t)(dot - path) : sizeof key - 1);
+    json_t *inner = json_object_get(object, key);
+    if (inner == NULL) {
+        inner = json_object();
+        json_object_set_new(object, key, inner);
+    }
+    set_path(inner, dot + 1, value);
+}
+
+json_t *sf_job_to_json(const sf_job *job)
+{
+    unsigned bits = sf_job_field_bits(job->framework, job->strategy.name);
+    json_t *object = json_object();
+
+    json_object_set(object, "model", json_object_get(job->source, "model"));
+    set_path(object, "cluster.gpu", json_string(job->cluster.gpu.name));
+    for (size_t i = 0; i < sf_job_field_count; i++)
+        if (sf_job_fields[i].has & bits)
+            set_path(object, sf_job_fields[i].path, field_json(job, &sf_job_fields[i]));
+    return object;
+}
+
+uint64_t sf_job_device_bytes(const sf_job *job)
+{
+    if (job->cluster.device_memory_gib > 0)
+        return (uint64_t)(job->cluster.device_memory_gib * (double)SF_GIB);
+    return job->cluster.gpu.usable_bytes;
+}
+
+uint64_t sf_job_tokens_per_step(const sf_job *job)
+{
+    return (uint64_t)(job->train.global_batch * job->train.seq_len);
+}

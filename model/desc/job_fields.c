@@ -1,0 +1,168 @@
+#include "model/desc/job_fields.h"
+
+#define NAME(id, name) name,
+static const char *const framework_names[] = { SF_FRAMEWORKS(NAME) NULL };
+static const char *const strategy_names[] = { SF_STRATEGY_NAMES(NAME) NULL };
+static const char *const precision_names[] = { SF_PRECISIONS(NAME) NULL };
+static const char *const optimizer_names[] = { SF_OPTIMIZERS(NAME) NULL };
+static const char *const recompute_names[] = { SF_RECOMPUTES(NAME) NULL };
+static const char *const attention_names[] = { SF_ATTENTIONS(NAME) NULL };
+static const char *const loss_names[] = { SF_LOSSES(NAME) NULL };
+static const char *const sharding_names[] = { SF_SHARDINGS(NAME) NULL };
+static const char *const prefetch_names[] = { SF_BACKWARD_PREFETCHES(NAME) NULL };
+static const char *const device_names[] = { SF_DEVICES(NAME) NULL };
+static const char *const dtype_names[] = { SF_DTYPE_CHOICES(NAME) NULL };
+static const char *const nic_names[] = { SF_NIC_KINDS(NAME) NULL };
+static const char *const intra_names[] = { SF_INTRA_KINDS(NAME) NULL };
+static const char *const hook_names[] = { SF_COMM_HOOKS(NAME) NULL };
+#undef NAME
+
+const char *sf_framework_name(int64_t v) { return framework_names[v]; }
+const char *sf_strategy_name(int64_t v) { return strategy_names[v]; }
+const char *sf_precision_name(int64_t v) { return precision_names[v]; }
+const char *sf_optimizer_name(int64_t v) { return optimizer_names[v]; }
+const char *sf_recompute_name(int64_t v) { return recompute_names[v]; }
+const char *sf_attention_name(int64_t v) { return attention_names[v]; }
+
+#define AT(member) offsetof(sf_job, member)
+#define INT(path, member, otherwise, least, most, has, matters, help)                              \
+    { path, SF_FIELD_INT, AT(member), otherwise, least, most, NULL, has, matters, help }
+#define REAL(path, member, otherwise, least, most, has, matters, help)                             \
+    { path, SF_FIELD_REAL, AT(member), otherwise, least, most, NULL, has, matters, help }
+#define BOOL(path, member, otherwise, has, matters, help)                                          \
+    { path, SF_FIELD_BOOL, AT(member), otherwise, 0, 1, NULL, has, matters, help }
+#define CHOICE(path, member, otherwise, names, has, matters, help)                                 \
+    { path, SF_FIELD_CHOICE, AT(member), otherwise, 0, 0, names, has, matters, help }
+#define TEXT(path, member, has, help) { path, SF_FIELD_TEXT, AT(member), 0, 0, 0, NULL, has, false, help }
+#define TRI(path, member, otherwise, most, has, matters, help)                                     \
+    { path, SF_FIELD_TRI, AT(member), otherwise, 0, most, NULL, has, matters, help }
+#define S "strategy."
+#define T "train."
+#define C "cluster."
+#define ALL SF_HAS_ALL
+#define FSDPS (SF_HAS_PT_FSDP | SF_HAS_PT_FSDP2)
+#define HUGE_COUNT 1e15
+
+/* Defaults: PyTorch 2.x (torch/nn/parallel/distributed.py, torch/distributed/fsdp), DeepSpeed 0.19
+ * (runtime/zero/config.py, offload_config.py), torch.optim.AdamW. */
+const sf_field sf_job_fields[] = {
+    CHOICE("framework", framework, SF_FRAMEWORK_PYTORCH, framework_names, ALL, true, "whose behaviour is modelled"),
+    CHOICE(S "name", strategy.name, SF_STRATEGY_DDP, strategy_names, ALL, true, "the parallel strategy"),
+
+    INT(C "gpus_per_node", cluster.gpus_per_node, 1, 1, 1024, ALL, true, "devices of one node that take part"),
+    INT(C "nodes", cluster.nodes, 1, 1, 1 << 20, ALL, false, "nodes"),
+    CHOICE(C "intra", cluster.intra, SF_INTRA_AUTO, intra_names, ALL, false, "what joins the GPUs of a node; auto: by GPU"),
+    BOOL(C "p2p", cluster.p2p, 1, ALL, false, "GPUs of a node reach each other directly"),
+    INT(C "inter.nics", cluster.nics, 1, 0, 64, ALL, false, "network cards of a node"),
+    REAL(C "inter.gbit_per_nic", cluster.gbit_per_nic, 100, 0.001, 10000, ALL, false, "Gbit/s of one card"),
+    CHOICE(C "inter.kind", cluster.nic_kind, SF_NIC_IB, nic_names, ALL, false, "kind of network"),
+    REAL(C "host_memory_gib", cluster.host_memory_gib, 0, 0, 1e6, ALL, false, "host memory of a node, GiB; 0: not known"),
+    REAL(C "device_memory_gib", cluster.device_memory_gib, 0, 0, 1e6, ALL, false, "device memory, GiB, instead of the GPU's"),
+    REAL(C "pcie_GBps", cluster.pcie_GBps, 0, 0, 1e4, ALL, false, "host to one GPU, GB/s; 0: by PCIe generation"),
+    REAL(C "nvme_read_GBps", cluster.nvme_read_GBps, 6, 0.01, 1e4, ALL, false, "NVMe of a node, GB/s"),
+    REAL(C "nvme_write_GBps", cluster.nvme_write_GBps, 4, 0.01, 1e4, ALL, false, "NVMe of a node, GB/s"),
+    INT(C "host_cores", cluster.host_cores, 0, 0, 4096, ALL, false, "host cores of a node; 0: not known"),
+    TEXT(C "topology", cluster.topology, ALL, "a topology file instead of the fields above"),
+
+    INT(S "bucket_cap_mb", strategy.bucket_cap_mb, 25, 1, 1 << 20, SF_HAS_PT_DDP | SF_HAS_OWN_DDP, false, "MiB of a gradient bucket"),
+    BOOL(S "gradient_as_bucket_view", strategy.gradient_as_bucket_view, 0, SF_HAS_PT_DDP, false, "gradients lie in the buckets"),
+    BOOL(S "find_unused_parameters", strategy.find_unused_parameters, 0, SF_HAS_PT_DDP, false, "search for unused parameters"),
+    BOOL(S "static_graph", strategy.static_graph, 0, SF_HAS_PT_DDP, false, "the graph never changes"),
+    BOOL(S "broadcast_buffers", strategy.broadcast_buffers, 1, SF_HAS_PT_DDP, false, "buffers are broadcast every forward"),
+    CHOICE(S "comm_hook", strategy.comm_hook, SF_COMM_HOOK_NONE, hook_names, SF_HAS_PT_DDP, false, "gradient compression"),
+
+    CHOICE(S "sharding", strategy.sharding, SF_SHARDING_FULL_SHARD, sharding_names, FSDPS | SF_HAS_OWN_FSDP, false, "what is sharded"),
+    CHOICE(S "backward_prefetch", strategy.backward_prefetch, SF_BACKWARD_PREFETCH_PRE, prefetch_names, SF_HAS_PT_FSDP | SF_HAS_OWN_FSDP, false,
+           "when backward gathers the next unit"),
+    BOOL(S "forward_prefetch", strategy.forward_prefetch, 0, SF_HAS_PT_FSDP, false, "forward gathers the next unit early"),
+    BOOL(S "limit_all_gathers", strategy.limit_all_gathers, 1, SF_HAS_PT_FSDP, false, "at most two gathers in flight"),
+    BOOL(S "use_orig_params", strategy.use_orig_params, 0, SF_HAS_PT_FSDP, false, "keep the parameters' own shapes"),
+    BOOL(S "cpu_offload", strategy.cpu_offload, 0, FSDPS, false, "shards, gradients and optimizer in host memory"),
+    CHOICE(S "reduce_dtype", strategy.reduce_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, FSDPS, false, "type in which gradients are reduced"),
+    CHOICE(S "param_dtype", strategy.param_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, FSDPS, false, "type of gathered parameters"),
+    TRI(S "reshard_after_forward", strategy.reshard_after_forward, 1, 1 << 20, SF_HAS_PT_FSDP2, false, "true, false, null or a shard size"),
+    INT(S "replicate", strategy.replicate, 0, 0, 1 << 20, FSDPS, false, "hybrid sharding: replicas; 0: one per node"),
+
+    BOOL(S "contiguous_gradients", strategy.contiguous_gradients, 1, SF_HAS_DS, false, "copy gradients into one bucket"),
+    BOOL(S "reduce_scatter", strategy.reduce_scatter, 1, SF_HAS_DS, false, "reduce to the owner only"),
+    BOOL(S "use_multi_rank_bucket_allreduce", strategy.use_multi_rank_bucket_allreduce, 1, SF_HAS_DS_ZERO12, false, "one all-reduce per bucket"),
+    BOOL(S "round_robin_gradients", strategy.round_robin_gradients, 0, SF_HAS_DS_ZERO12, false, "spread parameters over partitions"),
+    BOOL(S "allgather_partitions", strategy.allgather_partitions, 1, SF_HAS_DS_ZERO12, false, "no effect in current DeepSpeed"),
+    TRI(S "overlap_comm", strategy.overlap_comm, SF_AUTO, 1, SF_HAS_DS, false, "reduce behind backward; null: stage 3 only"),
+    REAL(S "reduce_bucket_size", strategy.reduce_bucket_size, 5e8, 1, HUGE_COUNT, SF_HAS_DS, false, "elements of the gradient bucket"),
+    REAL(S "allgather_bucket_size", strategy.allgather_bucket_size, 5e8, 1, HUGE_COUNT, SF_HAS_DS, false, "no effect in current DeepSpeed"),
+    REAL(S "sub_group_size", strategy.sub_group_size, 1e9, 1, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements updated at a time"),
+    REAL(S "stage3_prefetch_bucket_size", strategy.stage3_prefetch_bucket_size, 5e7, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements gathered ahead"),
+    REAL(S "stage3_param_persistence_threshold", strategy.stage3_param_persistence_threshold, 1e5, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false,
+         "smaller parameters stay whole"),
+    REAL(S "stage3_model_persistence_threshold", strategy.stage3_model_persistence_threshold, HUGE_COUNT, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false,
+         "most elements that stay whole"),
+    REAL(S "stage3_max_live_parameters", strategy.stage3_max_live_parameters, 1e9, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements gathered at once"),
+    REAL(S "stage3_max_reuse_distance", strategy.stage3_max_reuse_distance, 1e9, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false,
+         "keep what is used again within so many elements"),
+    BOOL(S "stage3_gather_16bit_weights_on_model_save", strategy.stage3_gather_16bit_weights_on_model_save, 0, SF_HAS_DS_ZERO3, false,
+         "gather the model when saving"),
+    CHOICE(S "grad_accum_dtype", strategy.grad_accum_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, SF_HAS_DS, false, "type of accumulated gradients"),
+    CHOICE(S "communication_data_type", strategy.communication_data_type, SF_DTYPE_CHOICE_DEFAULT, dtype_names, SF_HAS_DS, false,
+           "type of communicated gradients"),
+    CHOICE(S "offload_optimizer.device", strategy.offload_optimizer_device, SF_DEVICE_NONE, device_names, SF_HAS_DS | SF_HAS_OWN, false,
+           "where optimizer state lives"),
+    BOOL(S "offload_optimizer.pin_memory", strategy.offload_optimizer_pin_memory, 0, SF_HAS_DS, false, "page-locked"),
+    INT(S "offload_optimizer.buffer_count", strategy.offload_optimizer_buffer_count, 4, 1, 1024, SF_HAS_DS, false, "NVMe swap buffers"),
+    REAL(S "offload_optimizer.ratio", strategy.offload_optimizer_ratio, 1, 0, 1, SF_HAS_DS_ZERO3, false, "share updated on the host"),
+    CHOICE(S "offload_param.device", strategy.offload_param_device, SF_DEVICE_NONE, device_names, SF_HAS_DS_ZERO3, false, "where shards live"),
+    BOOL(S "offload_param.pin_memory", strategy.offload_param_pin_memory, 0, SF_HAS_DS_ZERO3, false, "page-locked"),
+    INT(S "offload_param.buffer_count", strategy.offload_param_buffer_count, 5, 1, 1024, SF_HAS_DS_ZERO3, false, "NVMe buffers"),
+    REAL(S "offload_param.buffer_size", strategy.offload_param_buffer_size, 1e8, 1, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements of an NVMe buffer"),
+    REAL(S "offload_param.max_in_cpu", strategy.offload_param_max_in_cpu, 1e9, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements kept in host memory"),
+    INT(S "zero_hpz_partition_size", strategy.zero_hpz_partition_size, 1, 1, 1 << 20, SF_HAS_DS_ZERO3, false, "ZeRO++ secondary shard group"),
+    INT(S "mics_shard_size", strategy.mics_shard_size, -1, -1, 1 << 20, SF_HAS_DS_ZERO3, false, "MiCS shard group; -1: off"),
+    BOOL(S "zero_quantized_weights", strategy.zero_quantized_weights, 0, SF_HAS_DS_ZERO3, false, "ZeRO++ int8 gathers"),
+    BOOL(S "zero_quantized_gradients", strategy.zero_quantized_gradients, 0, SF_HAS_DS_ZERO3, false, "ZeRO++ int4 reductions"),
+
+    INT(T "micro_batch", train.micro_batch, 1, 1, 1 << 24, ALL, true, "sequences of one device in one micro-step"),
+    INT(T "grad_accum", train.grad_accum, 1, 1, 1 << 20, ALL, true, "micro-steps of one optimizer step"),
+    INT(T "global_batch", train.global_batch, 0, 0, 1 << 30, ALL, false, "sequences of one step; 0: the product"),
+    INT(T "seq_len", train.seq_len, 0, 0, 1 << 24, ALL, true, "tokens of one sequence; 0: the model's most"),
+    CHOICE(T "precision", train.precision, SF_PRECISION_BF16_MIXED, precision_names, ALL, true, "types of weights and arithmetic"),
+    CHOICE(T "optimizer", train.optimizer, SF_OPTIMIZER_ADAMW, optimizer_names, ALL, true, "optimizer"),
+    CHOICE(T "recompute", train.recompute, SF_RECOMPUTE_NONE, recompute_names, ALL, true, "activation checkpointing"),
+    CHOICE(T "attention", train.attention, SF_ATTENTION_SDPA, attention_names, ALL, true, "attention kernel"),
+    CHOICE(T "loss", train.loss, SF_LOSS_FULL, loss_names, ALL, false, "loss kernel"),
+    REAL(T "lr", train.lr, 3e-4, 0, 1e6, ALL, false, "learning rate"),
+    REAL(T "beta1", train.beta1, 0.9, 0, 0.999999, ALL, false, "AdamW"),
+    REAL(T "beta2", train.beta2, 0.95, 0, 0.9999999, ALL, false, "AdamW"),
+    REAL(T "eps", train.eps, 1e-8, 0, 1, ALL, false, "AdamW"),
+    REAL(T "weight_decay", train.weight_decay, 0.1, 0, 1e3, ALL, false, "AdamW; matrices only"),
+    REAL(T "grad_clip", train.grad_clip, 0, 0, 1e9, ALL, false, "largest norm of all gradients; 0: off"),
+    REAL(T "dropout", train.dropout, -1, -1, 1, ALL, false, "-1: the model's own"),
+    BOOL(T "sync_each_micro_step", train.sync_each_micro_step, 0, ALL, false, "reduce gradients in every micro-step"),
+    BOOL(T "compile", train.compile, 0, ALL, false, "torch.compile"),
+    INT(T "steps", train.steps, 10, 1, 1 << 30, ALL, false, "optimizer steps of a real run"),
+    INT(T "seed", train.seed, 1, 0, 1 << 30, ALL, false, "of the initial weights"),
+    TEXT(T "data", train.data, ALL, "a text, or a .bin of 16-bit tokens; none: a text of the system"),
+    INT(T "tp", train.tp, 1, 1, 1 << 20, ALL, false, "tensor-parallel degree"),
+    INT(T "pp", train.pp, 1, 1, 1 << 20, ALL, false, "pipeline stages"),
+    INT(T "cp", train.cp, 1, 1, 1 << 20, ALL, false, "context-parallel degree"),
+    INT(T "ep", train.ep, 1, 1, 1 << 20, ALL, false, "expert-parallel degree"),
+};
+const size_t sf_job_field_count = sizeof sf_job_fields / sizeof sf_job_fields[0];
+
+unsigned sf_job_field_bits(int64_t framework, int64_t strategy)
+{
+    unsigned bits = SF_HAS_ALL;
+    if (framework == SF_FRAMEWORK_SHARDFIT) {
+        bits |= SF_HAS_OWN;
+        bits |= strategy == SF_STRATEGY_DDP ? SF_HAS_OWN_DDP : strategy == SF_STRATEGY_FSDP ? SF_HAS_OWN_FSDP : 0u;
+        return bits;
+    }
+    switch (strategy) {
+    case SF_STRATEGY_DDP: return bits | SF_HAS_PT_DDP;
+    case SF_STRATEGY_FSDP: return bits | SF_HAS_PT_FSDP;
+    case SF_STRATEGY_FSDP2: return bits | SF_HAS_PT_FSDP2;
+    case SF_STRATEGY_ZERO1:
+    case SF_STRATEGY_ZERO2: return bits | SF_HAS_DS_ZERO12;
+    case SF_STRATEGY_ZERO3: return bits | SF_HAS_DS_ZERO3;
+    default: return bits;
+    }
+}
