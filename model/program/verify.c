@@ -6,18 +6,28 @@
 #include "model/base/arena.h"
 #include "model/program/order.h"
 
+/* One access to elements lo .. hi - 1: complete when `done` ops of `stream` are. */
+typedef struct {
+    uint64_t lo, hi;
+    sf_stream stream;
+    int64_t done;
+    bool write;
+} access_record;
+
 /* What is known of one buffer instance while the class is walked. */
 typedef struct {
     bool alive, written;
-    sf_clock last_write;  /* complete when the last write is                            */
-    sf_clock last_reads;  /* complete when every read since the last write is           */
-    sf_clock all;         /* complete when every access since ALLOC is                  */
+    sf_clock born;          /* what the home stream had issued at ALLOC: its memory may serve that */
+    sf_clock all;           /* complete when every access since ALLOC is                           */
+    access_record *records; /* accesses that a later one may conflict with                         */
+    size_t n_records, cap_records;
 } instance_state;
 
 typedef struct {
     const sf_class *cls;
     sf_order order;
     instance_state *state;
+    sf_arena *arena;
 } walk;
 
 static void op_text(const walk *w, const sf_issue *is, char *out, size_t size)
@@ -42,19 +52,20 @@ static sf_status check_span(const walk *w, const sf_issue *is, int i)
     return SF_SUCCESS;
 }
 
-static void join(sf_clock *into, sf_stream s, int64_t done)
+static bool is_done(const walk *w, sf_stream stream, int64_t done, sf_stream before)
 {
-    if (done > into->done[s])
-        into->done[s] = done;
+    return w->order.stream[before].done[stream] >= done;
 }
 
-static sf_status check_access(walk *w, const sf_issue *is, int i)
+/* May the op access this span now? Its own other arguments are not looked at. */
+static sf_status check_access(const walk *w, const sf_issue *is, int i)
 {
     const sf_arg *arg = &is->op->args[i];
     const sf_buffer *b = &w->cls->buffers[arg->buffer];
-    instance_state *state = &w->state[is->at[i].instance];
+    const instance_state *state = &w->state[is->at[i].instance];
     sf_stream s = is->op->stream;
     int index = is->at[i].instance - b->first;
+    uint64_t lo = is->at[i].offset, hi = lo + arg->elems;
     char who[200];
 
     op_text(w, is, who, sizeof who);
@@ -62,22 +73,44 @@ static sf_status check_access(walk *w, const sf_issue *is, int i)
         return SF_FAIL(SF_EINVAL, "%s uses %s[%d] while it is not allocated", who, b->name, index);
     if ((arg->access & SF_READ) && !state->written && !b->persistent)
         return SF_FAIL(SF_EINVAL, "%s reads %s[%d], which nothing has written", who, b->name, index);
-    if (!sf_order_before(&w->order, &state->last_write, s))
-        return SF_FAIL(SF_EINVAL, "%s on stream %s is not ordered after the last write of %s[%d]", who, sf_stream_name(s), b->name, index);
-    if ((arg->access & SF_WRITE) && !sf_order_before(&w->order, &state->last_reads, s))
-        return SF_FAIL(SF_EINVAL, "%s on stream %s writes %s[%d] while an earlier read may still run", who, sf_stream_name(s), b->name, index);
-
-    int64_t mine = w->order.stream[s].done[s] + 1;
-    if (arg->access & SF_WRITE) {
-        state->written = true;
-        state->last_write = (sf_clock){ { 0 } };
-        join(&state->last_write, s, mine);
-        state->last_reads = (sf_clock){ { 0 } };
-    } else {
-        join(&state->last_reads, s, mine);
+    if (!sf_order_before(&w->order, &state->born, s))
+        return SF_FAIL(SF_EINVAL, "%s on stream %s is not ordered after the last write of what lay where %s[%d] was allocated", who,
+                       sf_stream_name(s), b->name, index);
+    for (size_t r = 0; r < state->n_records; r++) {
+        const access_record *rec = &state->records[r];
+        if (rec->hi <= lo || rec->lo >= hi || is_done(w, rec->stream, rec->done, s))
+            continue;
+        if (rec->write)
+            return SF_FAIL(SF_EINVAL, "%s on stream %s is not ordered after the last write of %s[%d]", who, sf_stream_name(s), b->name, index);
+        if (arg->access & SF_WRITE)
+            return SF_FAIL(SF_EINVAL, "%s on stream %s writes %s[%d] while an earlier read may still run", who, sf_stream_name(s), b->name, index);
     }
-    join(&state->all, s, mine);
     return SF_SUCCESS;
+}
+
+static void note_access(walk *w, const sf_issue *is, int i)
+{
+    const sf_arg *arg = &is->op->args[i];
+    instance_state *state = &w->state[is->at[i].instance];
+    sf_stream s = is->op->stream;
+    int64_t mine = w->order.stream[s].done[s] + 1;
+    bool write = (arg->access & SF_WRITE) != 0;
+    access_record fresh = { .lo = is->at[i].offset, .hi = is->at[i].offset + arg->elems, .stream = s, .done = mine, .write = write };
+    size_t kept = 0;
+
+    state->written = state->written || write;
+    if (mine > state->all.done[s])
+        state->all.done[s] = mine;
+    /* what the fresh record stands for as well is dropped: all it covers if it writes, else reads of its own stream */
+    for (size_t r = 0; r < state->n_records; r++) {
+        const access_record *rec = &state->records[r];
+        bool covered = rec->lo >= fresh.lo && rec->hi <= fresh.hi && rec->done < mine;
+        if (covered && (write ? is_done(w, rec->stream, rec->done, s) || rec->stream == s : !rec->write && rec->stream == s))
+            continue;
+        state->records[kept++] = *rec;
+    }
+    state->n_records = kept;
+    SF_PUSH(w->arena, state->records, state->n_records, state->cap_records) = fresh;
 }
 
 static sf_status check_memory(walk *w, const sf_issue *is)
@@ -92,9 +125,10 @@ static sf_status check_memory(walk *w, const sf_issue *is)
     if (is->op->type == SF_OP_ALLOC) {
         if (state->alive)
             return SF_FAIL(SF_EINVAL, "%s: %s[%d] is allocated already", who, b->name, is->at[0].instance - b->first);
-        *state = (instance_state){ .alive = true };
-        /* its memory may have served earlier ops of the home stream */
-        state->last_write = state->all = w->order.stream[b->home];
+        state->alive = true;
+        state->written = false;
+        state->n_records = 0;
+        state->born = state->all = w->order.stream[b->home];
         return SF_SUCCESS;
     }
     if (!state->alive)
@@ -135,7 +169,7 @@ static void arg_range(sf_op_type type, int *least, int *most)
 
 static sf_status walk_class(const sf_program *program, const sf_class *cls, sf_arena *arena)
 {
-    walk w = { .cls = cls };
+    walk w = { .cls = cls, .arena = arena };
     sf_cursor cursor;
     sf_issue is;
     char who[200];
@@ -163,6 +197,9 @@ static sf_status walk_class(const sf_program *program, const sf_class *cls, sf_a
             for (int i = 0; i < is.op->n_args; i++)
                 if (is.at[i].instance >= 0)
                     SF_TRY(check_access(&w, &is, i));
+            for (int i = 0; i < is.op->n_args; i++)
+                if (is.at[i].instance >= 0)
+                    note_access(&w, &is, i);
         }
         if (!sf_order_issue(&w.order, &is))
             return SF_FAIL(SF_EINVAL, "%s waits for event %d, which nothing has recorded", who, is.event);

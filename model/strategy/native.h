@@ -95,6 +95,7 @@ struct sf_native {
     int bucket_cap_mb;
     int rank_class;                 /* 0, or for dp: 0 device 0, 1 the others                      */
     bool recompute, sync_each_micro_step, offload, clip, mixed;
+    bool shard_grad_op, prefetch_backward; /* fsdp                                                 */
     sf_dtype dtype;                 /* of activations, weights in use and gradients                */
     int64_t micro_batch, seq_len, rows;       /* rows = micro_batch * seq_len                      */
     int64_t hidden, heads, kv_heads, head_dim, ffn, vocab, max_positions;
