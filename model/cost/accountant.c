@@ -2,6 +2,7 @@
 
 #include "model/base/units.h"
 #include "model/program/cursor.h"
+#include "model/program/flop.h"
 
 typedef struct {
     uint64_t live[SF_SPACE_COUNT], peak[SF_SPACE_COUNT];
@@ -49,12 +50,6 @@ static void subtract(ledger *l, const sf_buffer *b)
         l->category[b->category] -= sf_buffer_bytes(b);
 }
 
-/* Forward ops inside backward are recomputation. */
-static bool is_recompute(const sf_op *op)
-{
-    return op->phase == SF_PHASE_BACKWARD && (op->type == SF_OP_LINEAR_FWD || op->type == SF_OP_ATTN_FWD);
-}
-
 static void count_comm(const sf_class *cls, const sf_op *op, sf_outcome *out)
 {
     int with = 0;
@@ -63,26 +58,6 @@ static void count_comm(const sf_class *cls, const sf_op *op, sf_outcome *out)
     sf_outcome_comm *row = sf_outcome_comm_row(out, op->type, op->group);
     row->calls++;
     row->bytes_per_rank += (uint64_t)op->dims.n * sf_dtype_bytes(cls->buffers[op->args[with].buffer].dtype);
-}
-
-static uint64_t useful_flop(const sf_op *op)
-{
-    if (is_recompute(op))
-        return 0;
-    /* the scores that a fused attention computes again in backward are not useful work: 2 x forward */
-    return op->type == SF_OP_ATTN_BWD ? op->flop / 5 * 4 : op->flop;
-}
-
-void sf_account_flop(const sf_class *cls, uint64_t *model_flop, uint64_t *hardware_flop)
-{
-    sf_cursor cursor;
-    sf_issue is;
-    *model_flop = *hardware_flop = 0;
-    sf_cursor_start(&cursor, cls);
-    while (sf_cursor_next(&cursor, &is)) {
-        *hardware_flop += is.op->flop;
-        *model_flop += useful_flop(is.op);
-    }
 }
 
 void sf_account_class(const sf_program *program, const sf_class *cls, uint64_t capacity_bytes, sf_arena *arena, sf_outcome *out)
@@ -115,9 +90,8 @@ void sf_account_class(const sf_program *program, const sf_class *cls, uint64_t c
         } else if (sf_op_kind_of(is.op->type) == SF_KIND_COMM) {
             count_comm(cls, is.op, out);
         }
-        out->hardware_flop += is.op->flop;
-        out->model_flop += useful_flop(is.op);
     }
+    sf_class_flop(cls, &out->model_flop, &out->hardware_flop);
     out->memory.peak_allocated_bytes = l.peak[SF_SPACE_DEVICE];
     out->memory.peak_reserved_bytes = l.peak[SF_SPACE_DEVICE];
     out->memory.device_used_bytes = l.peak[SF_SPACE_DEVICE];

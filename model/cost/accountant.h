@@ -18,7 +18,4 @@
 void sf_account(const sf_program *program, uint64_t capacity_bytes, sf_arena *arena, sf_outcome *out);
 void sf_account_class(const sf_program *program, const sf_class *cls, uint64_t capacity_bytes, sf_arena *arena, sf_outcome *out);
 
-/* FLOPs of one rank of the class in one step: useful ones, and all (with recomputation). */
-void sf_account_flop(const sf_class *cls, uint64_t *model_flop, uint64_t *hardware_flop);
-
 #endif
