@@ -9,7 +9,6 @@
 
 #include <jansson.h>
 
-
 #include "model/base/arena.h"
 #include "model/base/status.h"
 #include "model/program/program.h"
@@ -73,6 +72,7 @@ typedef struct {
 
     struct {
         double step_s, phase_s[SF_PHASE_COUNT], exposed_comm_s, idle_s;
+        double busy_s[SF_PHASE_COUNT];      /* of phase_s: something other than a collective runs */
         double step_s_min, step_s_max;      /* measured spread                              */
         double op_s[SF_OP_COUNT];           /* busy time per op type on its stream          */
         uint64_t op_calls[SF_OP_COUNT];
@@ -94,10 +94,20 @@ typedef struct {
 /* All "not known", in the arena's lifetime. */
 void sf_outcome_init(sf_outcome *out, const char *kind);
 
-/* The design's JSON ("shardfit-outcome-1"); `job` is borrowed and may be NULL. New reference. */
+/* The design's JSON ("shardfit-outcome-1"); `job` is borrowed and may be NULL. New reference. Further
+ * keys than the design's: strategy, world_size, memory.{peak, phase_peak, op_of_peak, seq_of_peak, oom},
+ * time.{busy, kinds, ops}, throughput.tokens_per_step. */
 json_t *sf_outcome_to_json(const sf_outcome *outcome, json_t *job);
-/* Reads such JSON back (spans are not stored). */
+/* Adds "spans" and "memory_line" (each {columns, rows}) to such JSON: what the plots of a step need. */
+void sf_outcome_add_detail(const sf_outcome *outcome, json_t *to);
+/* Reads such JSON back, with detail if it is there. The provenance is borrowed from `json`; all else
+ * lives in the arena. Errors: SF_EPARSE names the key ("outcome: time.step_s: ..."). */
 sf_status sf_outcome_from_json(const json_t *json, sf_arena *arena, sf_outcome *out);
+
+/* The columns of the detail's rows, as written and read. */
+enum { SF_OUTCOME_SPAN_COLUMNS = 11, SF_OUTCOME_LINE_COLUMNS = 3 };
+extern const char *const sf_outcome_span_columns[SF_OUTCOME_SPAN_COLUMNS];
+extern const char *const sf_outcome_line_columns[SF_OUTCOME_LINE_COLUMNS];
 
 /* Adds to (or makes) the row of a collective. */
 sf_outcome_comm *sf_outcome_comm_row(sf_outcome *outcome, sf_op_type collective, sf_group group);

@@ -21,7 +21,7 @@ void sf_timeline_summarise(sf_span_time *spans, size_t n, sf_outcome *out)
 {
     out->time.step_s = out->time.exposed_comm_s = out->time.idle_s = 0;
     for (int p = 0; p < SF_PHASE_COUNT; p++)
-        out->time.phase_s[p] = 0;
+        out->time.phase_s[p] = out->time.busy_s[p] = 0;
     for (int o = 0; o < SF_OP_COUNT; o++) {
         out->time.op_s[o] = 0;
         out->time.op_calls[o] = 0;
@@ -78,6 +78,8 @@ void sf_timeline_summarise(sf_span_time *spans, size_t n, sf_outcome *out)
                 *(s == SF_STREAM_COMM ? &comm : &work) = true;
         double dt = to - from;
         out->time.phase_s[phase] += dt;
+        if (work)
+            out->time.busy_s[phase] += dt;
         if (!work && comm) {
             const sf_span_time *c = current[SF_STREAM_COMM];
             out->time.exposed_comm_s += dt;

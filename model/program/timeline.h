@@ -7,6 +7,7 @@
  *                    comm; before the first such op, that op's phase
  *   exposed_comm_s   a collective runs and nothing else does; shared out per collective and group
  *   idle_s           nothing runs
+ *   busy_s           of phase_s: anything but a collective runs; step_s = sum of busy_s + exposed_comm_s + idle_s
  *   op_s, kind_s     busy time on the op's own stream, overlaps not removed
  */
 #ifndef SF_PROGRAM_TIMELINE_H
