@@ -120,14 +120,17 @@ sf_status sf_plan_make(const sf_class *cls, sf_arena *arena, sf_plan *out)
     sf_cursor cursor;
     sf_issue is;
 
-    *out = (sf_plan){ .offset = SF_NEW_ARRAY(arena, uint64_t, cls->n_instances) };
+    /* where each living instance lies now */
+    uint64_t *now = SF_NEW_ARRAY(&scratch, uint64_t, cls->n_instances);
+
+    *out = (sf_plan){ .kept_offset = SF_NEW_ARRAY(arena, uint64_t, cls->n_instances) };
     for (size_t i = 0; i < cls->n_buffers; i++) {
         const sf_buffer *b = &cls->buffers[i];
         space *sp = &spaces[b->space];
         if (!b->persistent)
             continue;
         for (int k = 0; k < b->count; k++) {
-            out->offset[b->first + k] = sp->end;
+            out->kept_offset[b->first + k] = sp->end;
             sp->end += sf_round_up(sf_buffer_bytes(b), SF_PLAN_ALIGN);
             sp->live += sf_buffer_bytes(b);
         }
@@ -143,12 +146,13 @@ sf_status sf_plan_make(const sf_class *cls, sf_arena *arena, sf_plan *out)
             uint64_t bytes = sf_round_up(sf_buffer_bytes(b), SF_PLAN_ALIGN);
             space *sp = &spaces[b->space];
             if (is.op->type == SF_OP_ALLOC) {
-                out->offset[is.at[0].instance] = take(sp, &scratch, bytes, b->home, &order);
+                now[is.at[0].instance] = take(sp, &scratch, bytes, b->home, &order);
+                SF_PUSH(arena, out->alloc_offset, out->n_allocs, out->cap_allocs) = now[is.at[0].instance];
                 sp->live += sf_buffer_bytes(b);
                 if (sp->live > sp->peak)
                     sp->peak = sp->live;
             } else if (bytes > 0) {
-                give(sp, &scratch, (hole){ .offset = out->offset[is.at[0].instance], .bytes = bytes, .home = b->home,
+                give(sp, &scratch, (hole){ .offset = now[is.at[0].instance], .bytes = bytes, .home = b->home,
                                            .clock = order.stream[b->home] });
                 sp->live -= sf_buffer_bytes(b);
             }

@@ -16,7 +16,10 @@
 enum { SF_PLAN_ALIGN = 256 };
 
 typedef struct {
-    uint64_t *offset;                         /* [n_instances] bytes from the start of its space's block */
+    uint64_t *kept_offset;                    /* [n_instances] of persistent ones: bytes from the block's start */
+    uint64_t *alloc_offset;                   /* [n_allocs] of the k-th ALLOC in issue order: an instance that is
+                                               * allocated again may lie elsewhere then                       */
+    size_t n_allocs, cap_allocs;
     uint64_t arena_bytes[SF_SPACE_COUNT];     /* size of the block, holes included                       */
     uint64_t live_peak_bytes[SF_SPACE_COUNT]; /* peak of the sum of live buffers: no block can be smaller */
 } sf_plan;
