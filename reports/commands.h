@@ -18,6 +18,9 @@ enum {
 
 /*    id         name        one line for --help */
 #define SF_COMMANDS(X)                                                                             \
+    X(predict, "predict", "memory, communication and time of a job; fits or not, and why")         \
+    X(program, "program", "print the step program of a job")                                       \
+    X(model, "model", "what was understood of a model: parameters, tensors, FLOPs")                \
     X(version, "version", "print the version and what this build can do")
 
 #define SF_DECLARE_COMMAND(id, name, summary) int sf_cmd_##id(int argc, char **argv);

@@ -1,4 +1,5 @@
 /* reports/shardfit.c: the command `shardfit`: finds the named command and runs it. */
+#include <argp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,8 +58,13 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--version") == 0)
         return sf_cmd_version(argc, argv);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            char name[64];
+            snprintf(name, sizeof name, "shardfit %s", commands[i].name);
+            argv[1] = name; /* as usage lines print it */
+            argp_err_exit_status = SF_EXIT_BAD_INPUT;
             return commands[i].run(argc - 1, argv + 1);
+        }
 
     const char *names[COMMAND_COUNT];
     sf_arena arena = { 0 };

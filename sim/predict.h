@@ -1,0 +1,21 @@
+/* sim/predict.h: the predicted outcome of a job: the accountant's bytes, and the simulator's times on
+ * the machine that a profile (our executor on this host) or the GPU catalogue describes.
+ *
+ * Errors  SF_EINVAL: this machine was never calibrated, or not for the program's kind of ranks.
+ * Owner   the outcome's texts, spans and lines live in the arena.
+ */
+#ifndef SF_SIM_PREDICT_H
+#define SF_SIM_PREDICT_H
+
+#include "model/cost/profile.h"
+#include "model/desc/job.h"
+#include "model/program/outcome.h"
+
+typedef struct {
+    const sf_profile *profile; /* of this machine; NULL: only what needs none       */
+    bool every_rank;           /* simulate all ranks rather than one of each class  */
+} sf_predict_options;
+
+sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_predict_options *options, sf_arena *arena, sf_outcome *out);
+
+#endif
