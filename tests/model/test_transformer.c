@@ -1,0 +1,220 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/base/csv.h"
+#include "model/base/text.h"
+#include "model/desc/gpu.h"
+#include "model/desc/json.h"
+#include "model/desc/transformer.h"
+
+/* Every kept config has its published number of parameters, to the last one. */
+static void every_config_has_its_published_parameter_count(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_csv csv;
+    assert_int_equal(sf_csv_read(SF_TEST_DATA "/hf-config/PARAMS.csv", &arena, &csv).code, SF_OK);
+    assert_true(csv.n_rows >= 100);
+    for (size_t i = 0; i < csv.n_rows; i++) {
+        sf_transformer m;
+        const char *file = sf_csv_field(&csv, i, "config_file");
+        sf_status st = sf_transformer_find(sf_arena_printf(&arena, SF_TEST_DATA "/hf-config/%s", file), &arena, &m);
+        if (st.code != SF_OK)
+            fail_msg("%s", st.msg);
+        uint64_t want = strtoull(sf_csv_field(&csv, i, "params_exact"), NULL, 10);
+        if (sf_transformer_params(&m) != want)
+            fail_msg("%s: %llu parameters, published are %llu", file, (unsigned long long)sf_transformer_params(&m), (unsigned long long)want);
+        assert_string_equal(m.tied ? "yes" : "no", sf_csv_field(&csv, i, "tied_embeddings"));
+        sf_tensor_list list;
+        sf_transformer_tensors(&m, &arena, &list);
+        uint64_t sum = 0;
+        for (size_t t = 0; t < list.count; t++)
+            sum += list.items[t].numel * (uint64_t)list.items[t].copies;
+        assert_true(sum == want); /* the list and the closed form agree */
+    }
+    sf_arena_free(&arena);
+}
+
+/* Mixtral 8x7B: 46.7 B in all, 12.9 B active: per layer 2 of 8 experts of 3 * 4096 * 14336. */
+static void a_mixture_counts_the_experts_that_one_token_uses(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_transformer m;
+    assert_int_equal(sf_transformer_find("mixtral-8x7b", &arena, &m).code, SF_OK);
+    uint64_t expert = 3ull * 4096 * 14336;
+    assert_true(sf_transformer_params(&m) - sf_transformer_active_params(&m) == 32 * 6 * expert);
+    sf_arena_free(&arena);
+}
+
+static void names_are_found_however_they_are_written(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_transformer m;
+    static const char *const names[] = { "llama-2-7b", "Llama2-7B", "meta-llama/Llama-2-7b-hf", "LLAMA_2_7B" };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        assert_int_equal(sf_transformer_find(names[i], &arena, &m).code, SF_OK);
+        assert_true(sf_transformer_params(&m) == 6738415616);
+        assert_string_equal(m.name, "llama-2-7b");
+    }
+    sf_status st = sf_transformer_find("llama-2-7bb", &arena, &m);
+    assert_int_equal(st.code, SF_EINVAL);
+    assert_non_null(strstr(st.msg, "llama-2-7b"));
+    sf_arena_free(&arena);
+}
+
+static sf_status read_text(const char *text, sf_arena *arena, sf_transformer *m)
+{
+    json_t *json = NULL;
+    sf_status st = sf_json_parse(text, strlen(text), "test", &json);
+    if (st.code == SF_OK)
+        st = sf_transformer_from_json(json, "test", arena, m);
+    json_decref(json);
+    return st;
+}
+
+static void bad_configs_say_what_is_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *why;
+    } cases[] = {
+        { "{\"model_type\": \"llama\",\n \"hidden_size\": }", "test:2:" },
+        { "{\"model_type\": \"llama\"}", "'num_hidden_layers' is missing" },
+        { "{\"num_hidden_layers\": 2, \"hidden_size\": 10, \"num_attention_heads\": 3, \"vocab_size\": 5, \"intermediate_size\": 7}",
+          "not divisible by 3" },
+        { "{\"num_hidden_layers\": 2, \"hidden_size\": 12, \"num_attention_heads\": 4, \"num_key_value_heads\": 3, \"vocab_size\": 5, "
+          "\"intermediate_size\": 7}", "cannot share 3" },
+        { "{\"num_hidden_layers\": -2, \"hidden_size\": 12, \"num_attention_heads\": 4, \"vocab_size\": 5}", "'num_hidden_layers' is not" },
+        { "[1, 2]", "JSON object" },
+        { "{\"num_hidden_layers\": \"two\", \"hidden_size\": 12, \"num_attention_heads\": 4, \"vocab_size\": 5}", "'num_hidden_layers' is not" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sf_arena arena = { 0 };
+        sf_transformer m;
+        sf_status st = read_text(cases[i].text, &arena, &m);
+        assert_int_not_equal(st.code, SF_OK);
+        if (strstr(st.msg, cases[i].why) == NULL)
+            fail_msg("expected '%s' in: %s", cases[i].why, st.msg);
+        sf_arena_free(&arena);
+    }
+}
+
+/* Numbers as people write them: 32.0 and "32" are 32, null is absent. */
+static void numbers_may_be_written_loosely(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_transformer m;
+    sf_status st = read_text("{\"num_hidden_layers\": 2.0, \"hidden_size\": \"16\", \"num_attention_heads\": 4, \"num_key_value_heads\": null, "
+                             "\"vocab_size\": 10, \"intermediate_size\": 20, \"tie_word_embeddings\": \"true\"}", &arena, &m);
+    assert_int_equal(st.code, SF_OK);
+    assert_int_equal(m.n_layers, 2);
+    assert_int_equal(m.n_kv_heads, 4);
+    assert_true(m.tied);
+    sf_arena_free(&arena);
+}
+
+/* Damaged copies of real configs never crash the reader. Seeded; under the sanitizers this is the
+ * fuzzer of the suite. */
+static void damaged_configs_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char *const files[] = { "deepseek-v3.json", "falcon-40b.json", "mpt-7b.json", "gpt2.json", "gpt-oss-20b.json" };
+    uint32_t seed = 12345;
+    for (size_t f = 0; f < sizeof files / sizeof files[0]; f++) {
+        sf_arena arena = { 0 };
+        char *text = NULL;
+        size_t len = 0;
+        assert_int_equal(sf_file_read(sf_arena_printf(&arena, SF_TEST_DATA "/hf-config/%s", files[f]), 1 << 20, &arena, &text, &len).code, SF_OK);
+        for (int round = 0; round < 300; round++) {
+            sf_arena scratch = { 0 };
+            char *copy = sf_arena_strndup(&scratch, text, len);
+            size_t n = len;
+            for (int edit = 0; edit < 3; edit++) {
+                seed = seed * 1664525u + 1013904223u;
+                size_t at = (seed >> 8) % n;
+                if (seed % 5 == 0)
+                    n = at + 1;
+                else
+                    copy[at] = "0123456789-\"{}[],:eE."[(seed >> 3) % 21];
+            }
+            json_t *json = NULL;
+            sf_transformer m;
+            if (sf_json_parse(copy, n, "fuzz", &json).code == SF_OK) {
+                if (sf_transformer_from_json(json, "fuzz", &scratch, &m).code == SF_OK)
+                    (void)sf_transformer_params(&m);
+            }
+            json_decref(json);
+            sf_arena_free(&scratch);
+        }
+        sf_arena_free(&arena);
+    }
+}
+
+/* Names as the published runs write them. */
+static void gpus_are_found_by_the_names_people_write(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *asked;
+        double memory_gb;
+        const char *name;
+    } cases[] = {
+        { "A100-40GB", 40, "A100 SXM4 40GB" }, { "A100-80GB", 0, "A100 SXM4 80GB" }, { "A100-PCIe-80GB", 80, "A100 PCIe 80GB" },
+        { "H100-SXM-80GB", 80, "H100 SXM5" }, { "H100-SXM-96GB-HBM2e-500W", 96, "H100 SXM5 96GB" }, { "H100", 0, "H100 SXM5" },
+        { "4090", 0, "RTX 4090" }, { "RTX-4090-24GB", 24, "RTX 4090" }, { "3090", 0, "RTX 3090" }, { "RTX 3090 Ti", 0, "RTX 3090 Ti" },
+        { "NVIDIA A100-SXM4-80GB", 0, "A100 SXM4 80GB" }, { "Tesla V100-SXM2-32GB", 0, "V100 SXM2 32GB" }, { "V100-SXM2-16GB", 16, "V100 SXM2 16GB" },
+        { "A800-PCIe-80GB", 80, "A800 PCIe 80GB" }, { "GB200-192GB", 192, "GB200 (one GPU)" }, { "TITAN-RTX-24GB", 24, "TITAN RTX" },
+        { "A10G-24GB", 24, "A10G" }, { "A10", 0, "A10" }, { "RTX-A6000-48GB", 48, "RTX A6000" }, { "H800-80GB", 80, "H800 SXM5" },
+        { "2080Ti", 0, "RTX 2080 Ti" }, { "nvidia h200", 0, "H200 SXM" }, { "RTX-PRO-6000-96GB", 96, "RTX PRO 6000 Blackwell WS" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sf_arena arena = { 0 };
+        sf_gpu gpu;
+        sf_status st = sf_gpu_find(cases[i].asked, cases[i].memory_gb, &arena, &gpu);
+        if (st.code != SF_OK)
+            fail_msg("%s", st.msg);
+        assert_string_equal(gpu.name, cases[i].name);
+        sf_arena_free(&arena);
+    }
+}
+
+static void unclear_gpus_are_refused_with_the_candidates(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_gpu gpu;
+    sf_status st = sf_gpu_find("A100", 0, &arena, &gpu);
+    assert_int_equal(st.code, SF_EINVAL);
+    assert_non_null(strstr(st.msg, "'A100 SXM4 40GB', 'A100 SXM4 80GB'"));
+    assert_int_equal(sf_gpu_find("A100", 80, &arena, &gpu).code, SF_OK);
+    st = sf_gpu_find("B2000", 0, &arena, &gpu);
+    assert_int_equal(st.code, SF_EINVAL);
+    assert_non_null(strstr(st.msg, "B200"));
+    assert_int_equal(sf_gpu_find("", 0, &arena, &gpu).code, SF_EINVAL);
+    sf_arena_free(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_config_has_its_published_parameter_count),
+        cmocka_unit_test(a_mixture_counts_the_experts_that_one_token_uses),
+        cmocka_unit_test(names_are_found_however_they_are_written),
+        cmocka_unit_test(bad_configs_say_what_is_wrong),
+        cmocka_unit_test(numbers_may_be_written_loosely),
+        cmocka_unit_test(damaged_configs_are_read_or_refused),
+        cmocka_unit_test(gpus_are_found_by_the_names_people_write),
+        cmocka_unit_test(unclear_gpus_are_refused_with_the_candidates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
