@@ -64,10 +64,12 @@ static void print_communication(const sf_outcome *o)
                o->time.step_s > 0 ? sf_seconds_text(o->comm[i].exposed_s).text : "-");
 }
 
-static void print_time(const sf_outcome *o)
+static void print_time(const sf_job *job, const sf_outcome *o)
 {
     if (!(o->time.step_s > 0)) {
-        printf("\nTime: not predicted for this hardware.\n");
+        printf("\nTime: %s\n", !o->fits ? "it does not run." : job->cluster.gpu.is_host
+                   ? "this machine is not measured yet; run `shardfit calibrate` first."
+                   : "not predicted for this hardware.");
         return;
     }
     printf("\nTime of a step %33s   %.0f tokens/s, bound by %s\n", sf_seconds_text(o->time.step_s).text, sf_outcome_tokens_per_s(o), o->time.bound_by);
@@ -83,7 +85,7 @@ static void print_text(const sf_job *job, const sf_outcome *o)
            (long long)job->cluster.nodes, (long long)job->cluster.gpus_per_node, job->cluster.gpu.name, o->verdict == NULL ? "" : o->verdict);
     print_memory(o);
     print_communication(o);
-    print_time(o);
+    print_time(job, o);
     if (job->n_assumed > 0) {
         printf("\nNot stated, and taken as by default:");
         for (size_t i = 0; i < job->n_assumed; i++)

@@ -1,7 +1,8 @@
 /* sim/predict.h: the predicted outcome of a job: the accountant's bytes, and the simulator's times on
  * the machine that a profile (our executor on this host) or the GPU catalogue describes.
  *
- * Errors  SF_EINVAL: this machine was never calibrated, or not for the program's kind of ranks.
+ * Without a profile the times of a run on this host stay unknown (time.step_s is 0).
+ * Errors  SF_EINVAL: the profile has no measurements for the program's kind of ranks.
  * Owner   the outcome's texts, spans and lines live in the arena.
  */
 #ifndef SF_SIM_PREDICT_H

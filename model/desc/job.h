@@ -40,8 +40,8 @@
 #define SF_BACKWARD_PREFETCHES(X) X(PRE, "pre") X(POST, "post") X(NONE, "none")
 #define SF_DEVICES(X) X(NONE, "none") X(CPU, "cpu") X(NVME, "nvme")
 #define SF_DTYPE_CHOICES(X) X(DEFAULT, "default") X(FP32, "fp32") X(FP16, "fp16") X(BF16, "bf16")
-#define SF_NIC_KINDS(X) X(IB, "ib") X(ROCE, "roce") X(EFA, "efa") X(TCP, "tcp")
-#define SF_INTRA_KINDS(X) X(AUTO, "auto") X(NVSWITCH, "nvswitch") X(NVLINK, "nvlink") X(PCIE, "pcie")
+#define SF_JOB_NICS(X) X(IB, "ib") X(ROCE, "roce") X(EFA, "efa") X(TCP, "tcp")
+#define SF_JOB_INTRAS(X) X(AUTO, "auto") X(NVSWITCH, "nvswitch") X(NVLINK, "nvlink") X(PCIE, "pcie")
 #define SF_COMM_HOOKS(X) X(NONE, "none") X(FP16, "fp16_compress") X(BF16, "bf16_compress")
 
 
@@ -67,10 +67,10 @@ typedef enum { SF_BACKWARD_PREFETCHES(SF_BACKWARD_PREFETCH_ENUM) SF_BACKWARD_PRE
 typedef enum { SF_DEVICES(SF_DEVICE_ENUM) SF_DEVICE_COUNT } sf_device;
 #define SF_DTYPE_CHOICE_ENUM(id, name) SF_DTYPE_CHOICE_##id,
 typedef enum { SF_DTYPE_CHOICES(SF_DTYPE_CHOICE_ENUM) SF_DTYPE_CHOICE_COUNT } sf_dtype_choice;
-#define SF_NIC_ENUM(id, name) SF_NIC_##id,
-typedef enum { SF_NIC_KINDS(SF_NIC_ENUM) SF_NIC_COUNT } sf_nic;
-#define SF_INTRA_ENUM(id, name) SF_INTRA_##id,
-typedef enum { SF_INTRA_KINDS(SF_INTRA_ENUM) SF_INTRA_COUNT } sf_intra;
+#define SF_JOB_NIC_ENUM(id, name) SF_JOB_NIC_##id,
+typedef enum { SF_JOB_NICS(SF_JOB_NIC_ENUM) SF_JOB_NIC_COUNT } sf_job_nic;
+#define SF_JOB_INTRA_ENUM(id, name) SF_JOB_INTRA_##id,
+typedef enum { SF_JOB_INTRAS(SF_JOB_INTRA_ENUM) SF_JOB_INTRA_COUNT } sf_job_intra;
 #define SF_COMM_HOOK_ENUM(id, name) SF_COMM_HOOK_##id,
 typedef enum { SF_COMM_HOOKS(SF_COMM_HOOK_ENUM) SF_COMM_HOOK_COUNT } sf_comm_hook;
 
@@ -80,11 +80,11 @@ enum { SF_AUTO = -1 };
 typedef struct {
     sf_gpu gpu;
     int64_t gpus_per_node, nodes;
-    int64_t intra;             /* sf_intra                                                  */
+    int64_t intra;             /* sf_job_intra                                                */
     bool p2p;                  /* GPUs of a node reach each other without host memory       */
     int64_t nics;
     double gbit_per_nic;
-    int64_t nic_kind;          /* sf_nic                                                    */
+    int64_t nic_kind;          /* sf_job_nic                                                    */
     double host_memory_gib;    /* of a node; 0: not known                                   */
     double device_memory_gib;  /* overrides the GPU's; 0: the GPU's                         */
     double pcie_GBps;          /* host to one GPU; 0: by generation                         */

@@ -12,8 +12,8 @@ static const char *const sharding_names[] = { SF_SHARDINGS(NAME) NULL };
 static const char *const prefetch_names[] = { SF_BACKWARD_PREFETCHES(NAME) NULL };
 static const char *const device_names[] = { SF_DEVICES(NAME) NULL };
 static const char *const dtype_names[] = { SF_DTYPE_CHOICES(NAME) NULL };
-static const char *const nic_names[] = { SF_NIC_KINDS(NAME) NULL };
-static const char *const intra_names[] = { SF_INTRA_KINDS(NAME) NULL };
+static const char *const nic_names[] = { SF_JOB_NICS(NAME) NULL };
+static const char *const intra_names[] = { SF_JOB_INTRAS(NAME) NULL };
 static const char *const hook_names[] = { SF_COMM_HOOKS(NAME) NULL };
 #undef NAME
 
@@ -51,11 +51,11 @@ const sf_field sf_job_fields[] = {
 
     INT(C "gpus_per_node", cluster.gpus_per_node, 1, 1, 1024, ALL, true, "devices of one node that take part"),
     INT(C "nodes", cluster.nodes, 1, 1, 1 << 20, ALL, false, "nodes"),
-    CHOICE(C "intra", cluster.intra, SF_INTRA_AUTO, intra_names, ALL, false, "what joins the GPUs of a node; auto: by GPU"),
+    CHOICE(C "intra", cluster.intra, SF_JOB_INTRA_AUTO, intra_names, ALL, false, "what joins the GPUs of a node; auto: by GPU"),
     BOOL(C "p2p", cluster.p2p, 1, ALL, false, "GPUs of a node reach each other directly"),
     INT(C "inter.nics", cluster.nics, 1, 0, 64, ALL, false, "network cards of a node"),
     REAL(C "inter.gbit_per_nic", cluster.gbit_per_nic, 100, 0.001, 10000, ALL, false, "Gbit/s of one card"),
-    CHOICE(C "inter.kind", cluster.nic_kind, SF_NIC_IB, nic_names, ALL, false, "kind of network"),
+    CHOICE(C "inter.kind", cluster.nic_kind, SF_JOB_NIC_IB, nic_names, ALL, false, "kind of network"),
     REAL(C "host_memory_gib", cluster.host_memory_gib, 0, 0, 1e6, ALL, false, "host memory of a node, GiB; 0: not known"),
     REAL(C "device_memory_gib", cluster.device_memory_gib, 0, 0, 1e6, ALL, false, "device memory, GiB, instead of the GPU's"),
     REAL(C "pcie_GBps", cluster.pcie_GBps, 0, 0, 1e4, ALL, false, "host to one GPU, GB/s; 0: by PCIe generation"),
