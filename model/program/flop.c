@@ -8,7 +8,7 @@ static bool is_recompute(const sf_op *op)
     return op->phase == SF_PHASE_BACKWARD && (op->type == SF_OP_LINEAR_FWD || op->type == SF_OP_ATTN_FWD);
 }
 
-static uint64_t useful_flop(const sf_op *op)
+uint64_t sf_op_useful_flop(const sf_op *op)
 {
     if (is_recompute(op))
         return 0;
@@ -24,6 +24,6 @@ void sf_class_flop(const sf_class *cls, uint64_t *useful, uint64_t *all)
     sf_cursor_start(&cursor, cls);
     while (sf_cursor_next(&cursor, &is)) {
         *all += is.op->flop;
-        *useful += useful_flop(is.op);
+        *useful += sf_op_useful_flop(is.op);
     }
 }

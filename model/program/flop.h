@@ -8,6 +8,9 @@
 
 #include "model/program/program.h"
 
+/* Of one execution of the op. */
+uint64_t sf_op_useful_flop(const sf_op *op);
+
 /* Of one rank of the class in one step. */
 void sf_class_flop(const sf_class *cls, uint64_t *useful, uint64_t *all);
 
