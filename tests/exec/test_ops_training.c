@@ -176,17 +176,18 @@ static void llama_trains_as_in_torch(void **state)
 }
 
 /* bf16: a gradient near 0 may have either sign, so that a weight may go the other way in every step:
- * 2 * 10 * 0.01; the loss, an average of 18, feels sqrt(20) * u / sqrt(18) = 4e-3 of logits of order 1. */
+ * 2 * 10 * 0.01. The loss, an average of 18, feels sqrt(20) * u / sqrt(18) = 4e-3 of logits of order 1 in
+ * the first step, and in later ones as much again from the weights' difference. */
 static void gpt2_trains_in_bf16(void **state)
 {
     (void)state;
-    train_as_torch("gpt2", SF_BF16, (bounds){ .logits = 1.7e-2, .gradient = 7.5e-2, .loss = 4e-3, .weights = 0.2 });
+    train_as_torch("gpt2", SF_BF16, (bounds){ .logits = 1.7e-2, .gradient = 7.5e-2, .loss = 8e-3, .weights = 0.2 });
 }
 
 static void llama_trains_in_bf16(void **state)
 {
     (void)state;
-    train_as_torch("llama", SF_BF16, (bounds){ .logits = 1.7e-2, .gradient = 7.5e-2, .loss = 4e-3, .weights = 0.2 });
+    train_as_torch("llama", SF_BF16, (bounds){ .logits = 1.7e-2, .gradient = 7.5e-2, .loss = 8e-3, .weights = 0.2 });
 }
 
 int main(void)
