@@ -63,7 +63,7 @@ typedef uint16_t sf_vh __attribute__((vector_size(2 * SF_LANES)));
 
 SF_INLINE sf_vf splat(float x)
 {
-    return (sf_vf){ 0 } + x;
+    return x - (sf_vf){ 0 }; /* not 0 + x, which would make -0 to 0 */
 }
 
 SF_INLINE sf_vf choose(sf_vi mask, sf_vf yes, sf_vf no)
