@@ -19,22 +19,42 @@ const char *sf_comm_transport_name(const sf_comm *comm)
     return comm->type->name;
 }
 
+bool sf_comm_one_host(const sf_comm *comm)
+{
+    return comm->type->one_host;
+}
+
 void sf_comm_close(sf_comm *comm)
 {
     if (comm != NULL)
         comm->type->close(comm);
 }
 
+/* Open MPI; MPICH and other PMI launchers; srun */
+static const char *const size_names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" };
+static const char *const rank_names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID" };
+enum { LAUNCHERS = sizeof size_names / sizeof size_names[0] };
+
+static const char *size_of(int launcher)
+{
+    const char *value = getenv(size_names[launcher]);
+    return value != NULL && atoi(value) > 0 ? value : NULL;
+}
+
 int sf_comm_launched_ranks(void)
 {
-    /* Open MPI; MPICH and other PMI launchers; srun */
-    static const char *const names[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = getenv(names[i]);
-        if (value != NULL && atoi(value) > 0)
-            return atoi(value);
-    }
-    return 1;
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (size_of(i) != NULL)
+            return atoi(size_of(i));
+    return 0;
+}
+
+int sf_comm_launched_rank(void)
+{
+    for (int i = 0; i < LAUNCHERS; i++)
+        if (size_of(i) != NULL)
+            return getenv(rank_names[i]) != NULL ? atoi(getenv(rank_names[i])) : 0;
+    return 0;
 }
 
 sf_status sf_comm_set_node(sf_comm *comm, int ranks_per_node)

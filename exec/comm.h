@@ -28,6 +28,8 @@
 
 typedef struct sf_comm sf_comm;
 
+enum { SF_COMM_MAX_RANKS = 256 };
+
 typedef enum {
     SF_STOP_NONE,
     SF_STOP_FULL,   /* a device memory limit was hit; `note` holds the executor's record */
@@ -60,14 +62,17 @@ sf_status sf_comm_mpi_open(sf_comm_transport transport, sf_comm **out);
 /* After a stop closing does not wait for other ranks. */
 void sf_comm_close(sf_comm *comm);
 
-/* Ranks that a launcher (mpirun, srun with PMI) started, from the environment: 1 if none did. */
+/* What a launcher (mpirun, srun with PMI) put into the environment: how many ranks it started, 0 if there
+ * is none; and which of them this process is. */
 int sf_comm_launched_ranks(void);
+int sf_comm_launched_rank(void);
 /* This build's MPI library, or NULL. */
 const char *sf_comm_mpi_version(void);
 
 int sf_comm_rank(const sf_comm *comm);
 int sf_comm_world(const sf_comm *comm);
 const char *sf_comm_transport_name(const sf_comm *comm); /* "self", "threads", "shared memory", "messages" */
+bool sf_comm_one_host(const sf_comm *comm);              /* do all ranks run on this machine? */
 
 /* Collective: sets the size of LOCAL groups, which must divide the world (at first: the world). */
 sf_status sf_comm_set_node(sf_comm *comm, int ranks_per_node);

@@ -20,6 +20,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
+    bool one_host; /* all ranks run on this machine */
     sf_status (*call)(sf_comm *comm, const sf_comm_args *args);
     sf_status (*memory)(sf_comm *comm, uint64_t bytes, void **out);
     sf_status (*exchange)(sf_comm *comm, const void *mine, size_t bytes, void *all);
@@ -43,7 +44,5 @@ static inline int sf_comm_member(const sf_comm_args *a, int i)
 /* out[i] = sum over k of part[k][i] in order of k, in f32 (f64), rounded once; out may be any part. */
 void sf_comm_sum(sf_dtype dtype, int parts, const void *const part[], void *out, uint64_t n);
 bool sf_comm_sums(sf_dtype dtype); /* does sf_comm_sum take the type? */
-
-enum { SF_COMM_MAX_WORLD = 256 };
 
 #endif

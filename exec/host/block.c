@@ -1,8 +1,9 @@
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* memfd_create, CPU_COUNT */
 #include "exec/host/block.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -85,4 +86,12 @@ uint64_t sf_host_memory_available(void)
             break;
     fclose(f);
     return (uint64_t)kib << 10;
+}
+
+int sf_host_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }

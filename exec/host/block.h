@@ -26,4 +26,7 @@ void sf_host_block_give(sf_host_block *block);
 /* MemAvailable of /proc/meminfo; 0 if it cannot be read. */
 uint64_t sf_host_memory_available(void);
 
+/* Cores that this process may use. */
+int sf_host_cores(void);
+
 #endif

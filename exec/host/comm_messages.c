@@ -183,7 +183,7 @@ static sf_status start_chunk(messages_comm *self, const sum_job *job, uint64_t c
 static void add_up(messages_comm *self, const sum_job *job, uint64_t c)
 {
     const sf_comm_args *a = job->args;
-    const void *parts[SF_COMM_MAX_WORLD];
+    const void *parts[SF_COMM_MAX_RANKS];
     uint64_t size = sf_dtype_bytes(a->dtype), at, lo, hi, own = chunk_of(job, a->self, c, &at);
 
     part_of(job, a->self, &lo, &hi);
@@ -232,7 +232,7 @@ static sf_status all_reduce(messages_comm *self, const sf_comm_args *a)
 {
     uint64_t size = sf_dtype_bytes(a->dtype), lo, hi;
     sum_job job = { .args = a, .per = sf_div_up(a->n, (uint64_t)a->size) };
-    int counts[SF_COMM_MAX_WORLD], starts[SF_COMM_MAX_WORLD];
+    int counts[SF_COMM_MAX_RANKS], starts[SF_COMM_MAX_RANKS];
     MPI_Request request;
 
     part_of(&job, a->self, &lo, &hi);
@@ -348,7 +348,7 @@ static sf_status messages_memory(sf_comm *comm, uint64_t bytes, void **out)
 
     if (self->n_blocks == SF_COMM_BLOCKS)
         return SF_FAIL(SF_EINVAL, "more than %d blocks of memory asked of a communicator", SF_COMM_BLOCKS);
-    int any[SF_COMM_MAX_WORLD];
+    int any[SF_COMM_MAX_RANKS];
     sf_status st = sf_host_block_take(bytes, &self->blocks[self->n_blocks]);
     failed = st.code != SF_OK;
     SF_TRY(messages_exchange(comm, &failed, sizeof failed, any));
@@ -382,7 +382,7 @@ static void messages_close(sf_comm *comm)
         free(self);
 }
 
-static const sf_comm_type messages_type = { "messages",    messages_call,    messages_memory, messages_exchange,
+static const sf_comm_type messages_type = { "messages", false, messages_call,    messages_memory, messages_exchange,
                                             messages_stop, messages_stopped, messages_close,  messages_regroup };
 
 sf_status sf_messages_open(int rank, int world, sf_comm **out)

@@ -52,6 +52,9 @@ static sf_status start(int *rank, int *world)
 static void give_region(void *arg)
 {
     sf_host_block *block = arg;
+    sf_stop_kind kind = sf_shared_region_stopped(block->base);
+    if (kind != SF_STOP_NONE && kind != SF_STOP_FULL)
+        sf_mpi_abandon();
     sf_host_block_give(block);
     free(block);
 }
@@ -105,8 +108,8 @@ sf_status sf_comm_mpi_open(sf_comm_transport transport, sf_comm **out)
     MPI_Comm near;
 
     SF_TRY(start(&rank, &world));
-    if (world > SF_COMM_MAX_WORLD)
-        return SF_FAIL(SF_EUNSUP, "%d ranks: this executor runs at most %d", world, SF_COMM_MAX_WORLD);
+    if (world > SF_COMM_MAX_RANKS)
+        return SF_FAIL(SF_EUNSUP, "%d ranks: this executor runs at most %d", world, SF_COMM_MAX_RANKS);
     SF_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &near));
     SF_MPI(MPI_Comm_size(near, &near_size));
     SF_MPI(MPI_Comm_free(&near));

@@ -61,7 +61,7 @@ static void self_close(sf_comm *comm)
     free(self);
 }
 
-static const sf_comm_type self_type = { "self", self_call, self_memory, self_exchange, self_stop, self_stopped, self_close, NULL };
+static const sf_comm_type self_type = { "self", true, self_call, self_memory, self_exchange, self_stop, self_stopped, self_close, NULL };
 
 sf_status sf_comm_self_open(sf_comm **out)
 {

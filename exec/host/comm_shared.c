@@ -76,6 +76,11 @@ void sf_shared_region_start(sf_shared_region *region, int world)
     region->world = world;
 }
 
+sf_stop_kind sf_shared_region_stopped(const sf_shared_region *region)
+{
+    return atomic_load(&((sf_shared_region *)(uintptr_t)region)->stopping) == STOP_SET ? region->stop.kind : SF_STOP_NONE;
+}
+
 /* ---- waiting ---- */
 
 static void sleep_on(_Atomic uint32_t *word, uint32_t seen, long ms)
@@ -246,7 +251,7 @@ static void copy_part(char *to, const char *from, uint64_t bytes)
 /* Sums elements [lo, hi) of every member's `in` into `out`, which is where element lo goes. */
 static void sum_slice(const shared_comm *self, const sf_comm_args *a, uint64_t lo, uint64_t hi, void *out)
 {
-    const void *parts[SF_COMM_MAX_WORLD];
+    const void *parts[SF_COMM_MAX_RANKS];
     for (int i = 0; i < a->size; i++)
         parts[i] = in_of(self, a, i) + lo * sf_dtype_bytes(a->dtype);
     sf_comm_sum(a->dtype, a->size, parts, out, hi - lo);
@@ -389,8 +394,8 @@ static sf_status join_peers(shared_comm *self, sf_host_block *blocks)
     struct {
         uint64_t bytes;
         int pid, fd;
-    } mine = { blocks[self->base.rank].bytes, (int)getpid(), blocks[self->base.rank].fd }, all[SF_COMM_MAX_WORLD];
-    int failed = 0, any[SF_COMM_MAX_WORLD];
+    } mine = { blocks[self->base.rank].bytes, (int)getpid(), blocks[self->base.rank].fd }, all[SF_COMM_MAX_RANKS];
+    int failed = 0, any[SF_COMM_MAX_RANKS];
     sf_status st = SF_SUCCESS;
 
     SF_TRY(shared_exchange(&self->base, &mine, sizeof mine, all));
@@ -466,9 +471,9 @@ static void shared_close(sf_comm *comm)
     free(self);
 }
 
-static const sf_comm_type process_type = { "shared memory", shared_call, shared_memory, shared_exchange,
+static const sf_comm_type process_type = { "shared memory", true, shared_call, shared_memory, shared_exchange,
                                            shared_stop,     shared_stopped, shared_close, NULL };
-static const sf_comm_type thread_type = { "threads",   shared_call,    shared_memory, shared_exchange,
+static const sf_comm_type thread_type = { "threads", true, shared_call,    shared_memory, shared_exchange,
                                           shared_stop, shared_stopped, shared_close, NULL };
 
 sf_status sf_shared_open(sf_shared_region *region, bool processes, int rank, int ranks_per_node, void (*release)(void *),

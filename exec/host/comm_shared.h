@@ -17,6 +17,7 @@ typedef struct sf_shared_region sf_shared_region;
 /* What `world` ranks have in common; lies in zeroed memory that all of them map. */
 size_t sf_shared_region_bytes(int world);
 void sf_shared_region_start(sf_shared_region *region, int world);
+sf_stop_kind sf_shared_region_stopped(const sf_shared_region *region);
 
 /* `release(arg)` is called when the communicator is closed and no longer touches the region. */
 sf_status sf_shared_open(sf_shared_region *region, bool processes, int rank, int ranks_per_node, void (*release)(void *),

@@ -1,28 +1,8 @@
 /* exec/host/comm_sum.c: the arithmetic of collectives: sums over ranks in rank order. */
-#include <string.h>
-
+#include "exec/bf16.h"
 #include "exec/comm_impl.h"
 
 enum { TILE = 1024 }; /* elements summed at a time: the accumulator stays in the first-level cache */
-
-static inline float bf16_to_f32(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-/* Round to nearest, ties to even; NaN stays NaN. */
-static inline uint16_t f32_to_bf16(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((bits >> 16) | 0x40u);
-    bits += 0x7fffu + ((bits >> 16) & 1u);
-    return (uint16_t)(bits >> 16);
-}
 
 #define SUM_TILES(name, type, wide, load, store)                                                   \
     static void name(int parts, const void *const part[], void *out, uint64_t n)                   \
@@ -46,7 +26,7 @@ static inline uint16_t f32_to_bf16(float f)
 #define AS_IS(x) (x)
 SUM_TILES(sum_f32, float, float, AS_IS, AS_IS)
 SUM_TILES(sum_f64, double, double, AS_IS, AS_IS)
-SUM_TILES(sum_bf16, uint16_t, float, bf16_to_f32, f32_to_bf16)
+SUM_TILES(sum_bf16, uint16_t, float, sf_bf16_to_f32, sf_f32_to_bf16)
 
 bool sf_comm_sums(sf_dtype dtype)
 {

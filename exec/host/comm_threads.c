@@ -21,9 +21,9 @@ static void leave(void *arg)
 
 sf_status sf_comm_threads_open(int world, int ranks_per_node, sf_comm **out)
 {
-    if (world < 1 || world > SF_COMM_MAX_WORLD || ranks_per_node < 1 || world % ranks_per_node != 0)
+    if (world < 1 || world > SF_COMM_MAX_RANKS || ranks_per_node < 1 || world % ranks_per_node != 0)
         return SF_FAIL(SF_EINVAL, "%d ranks with %d per node: this executor runs 1 to %d ranks in nodes of equal size", world,
-                       ranks_per_node, SF_COMM_MAX_WORLD);
+                       ranks_per_node, SF_COMM_MAX_RANKS);
     size_t bytes = sf_shared_region_bytes(world);
     common *c = calloc(1, sizeof *c);
     if (c != NULL)
