@@ -21,6 +21,8 @@ enum {
     X(predict, "predict", "memory, communication and time of a job; fits or not, and why")         \
     X(program, "program", "print the step program of a job")                                       \
     X(model, "model", "what was understood of a model: parameters, tensors, FLOPs")                \
+    X(run, "run", "really train a job and measure it")                                             \
+    X(calibrate, "calibrate", "measure this machine into a profile")                               \
     X(version, "version", "print the version and what this build can do")
 
 #define SF_DECLARE_COMMAND(id, name, summary) int sf_cmd_##id(int argc, char **argv);
@@ -29,5 +31,6 @@ SF_COMMANDS(SF_DECLARE_COMMAND)
 
 /* Prints "shardfit: MESSAGE" to stderr and gives the exit code that the status stands for. */
 int sf_cmd_fail(sf_status st);
+int sf_cmd_code(sf_status st); /* only the code */
 
 #endif

@@ -16,15 +16,20 @@ static const command commands[] = { SF_COMMANDS(AS_ROW) };
 #undef AS_ROW
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-int sf_cmd_fail(sf_status st)
+int sf_cmd_code(sf_status st)
 {
-    fprintf(stderr, "shardfit: %s\n", st.msg);
     switch (st.code) {
     case SF_OK: return SF_EXIT_DONE;
     case SF_ECOMM:
     case SF_ENUMERIC: return SF_EXIT_RUN_FAILED;
     default: return SF_EXIT_BAD_INPUT;
     }
+}
+
+int sf_cmd_fail(sf_status st)
+{
+    fprintf(stderr, "shardfit: %s\n", st.msg);
+    return sf_cmd_code(st);
 }
 
 int sf_cmd_version(int argc, char **argv)
