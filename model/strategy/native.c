@@ -86,24 +86,26 @@ static sf_slot slot_of(sf_role role)
     }
 }
 
+/* Blocks are alike (check_model), so one stands for all: those of layer l and what follows the blocks
+ * have indices that grow by tensors_per_layer. */
 static sf_status fill_slots(sf_native *n)
 {
+    sf_transformer one_block = *n->model;
     sf_tensor_list list;
-    sf_transformer_tensors(n->model, n->arena, &list);
-    int first_of_layer[2] = { -1, -1 };
 
+    one_block.n_layers = 1;
+    sf_transformer_tensors(&one_block, n->arena, &list);
+    n->tensors_per_layer = 0;
+    for (size_t i = 0; i < list.count; i++)
+        n->tensors_per_layer += list.items[i].layer == 0;
     for (size_t i = 0; i < list.count; i++) {
         const sf_tensor *t = &list.items[i];
-        if (t->layer >= 0 && t->layer < 2 && first_of_layer[t->layer] < 0)
-            first_of_layer[t->layer] = (int)i;
-        if (t->layer > 0)
-            continue;
+        bool behind = t->place == SF_PLACE_FINAL || t->place == SF_PLACE_HEAD;
         sf_slot slot = slot_of(t->role);
         if (slot == SF_SLOT_COUNT)
             return refuse(n->model, sf_role_name(t->role));
-        add_to_slot(n, slot, (int)i, t->numel);
+        add_to_slot(n, slot, (int)i + (behind ? (n->n_layers - 1) * n->tensors_per_layer : 0), t->numel);
     }
-    n->tensors_per_layer = n->n_layers > 1 ? first_of_layer[1] - first_of_layer[0] : 0;
     return SF_SUCCESS;
 }
 
