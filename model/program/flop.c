@@ -1,7 +1,5 @@
 #include "model/program/flop.h"
 
-#include "model/program/cursor.h"
-
 /* Forward ops inside backward are recomputation. */
 static bool is_recompute(const sf_op *op)
 {
@@ -16,14 +14,44 @@ uint64_t sf_op_useful_flop(const sf_op *op)
     return op->type == SF_OP_ATTN_BWD ? op->flop / 5 * 4 : op->flop;
 }
 
+/* The values that a loop's variable takes; outside any loop it is 0, once. */
+typedef struct {
+    int from, count, step;
+} range;
+
+static uint64_t within(const range *r, int lo, int hi)
+{
+    uint64_t n = 0;
+    if (lo <= r->from && hi >= r->from && lo <= r->from + (r->count - 1) * r->step && hi >= r->from + (r->count - 1) * r->step)
+        return (uint64_t)r->count;
+    for (int i = 0; i < r->count; i++) {
+        int value = r->from + i * r->step;
+        n += value >= lo && value <= hi;
+    }
+    return n;
+}
+
+static void add_block(const sf_class *cls, const sf_block *block, const range *layer, const range *micro, uint64_t *useful, uint64_t *all)
+{
+    for (size_t i = 0; i < block->count; i++) {
+        const sf_node *node = &block->nodes[i];
+        if (node->type == SF_NODE_REPEAT) {
+            range r = { node->from, node->count, node->step };
+            add_block(cls, &node->body, node->loop == SF_LOOP_LAYER ? &r : layer, node->loop == SF_LOOP_MICRO ? &r : micro, useful, all);
+            continue;
+        }
+        const sf_op *op = &cls->ops[node->op];
+        if (op->flop == 0)
+            continue;
+        uint64_t times = within(layer, op->layer_lo, op->layer_hi) * within(micro, op->micro_lo, op->micro_hi);
+        *all += times * op->flop;
+        *useful += times * sf_op_useful_flop(op);
+    }
+}
+
 void sf_class_flop(const sf_class *cls, uint64_t *useful, uint64_t *all)
 {
-    sf_cursor cursor;
-    sf_issue is;
+    const range once = { 0, 1, 1 };
     *useful = *all = 0;
-    sf_cursor_start(&cursor, cls);
-    while (sf_cursor_next(&cursor, &is)) {
-        *all += is.op->flop;
-        *useful += sf_op_useful_flop(is.op);
-    }
+    add_block(cls, &cls->code, &once, &once, useful, all);
 }
