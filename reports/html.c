@@ -87,7 +87,7 @@ static void key_figures(const sf_report *report, sf_arena *arena, sf_text *out)
         if (worst >= 0)
             figure_of(out, "largest step-time error", sf_arena_printf(arena, "%.1f %%", worst * 100),
                       sf_arena_printf(arena, "bar %.0f %%", report->time_bar * 100));
-        figure_of(out, "bytes and calls", sf_arena_printf(arena, "%zu of %zu", equal, exact), "equal to the last one");
+        figure_of(out, "bytes and calls", sf_arena_printf(arena, "%zu of %zu", equal, exact), "predicted and measured equal");
     }
     sf_text_add(out, "</dl>\n");
 }

@@ -33,15 +33,6 @@ void sf_plot_names(sf_plot_data *out, const char *function, const char *const *n
     sf_text_add(&out->params, "]; %s(k) = %s_names[int(k) + 1]\n", function, function);
 }
 
-static const char *data_text(const char *text, sf_arena *arena)
-{
-    char *out = sf_arena_strdup(arena, text);
-    for (char *c = out; *c != '\0'; c++)
-        if (*c == '"' || *c == '\\' || (unsigned char)*c < ' ')
-            *c = ' ';
-    return out;
-}
-
 /* row_names: the command that labels the rows of a bar chart; longest_name: in characters. */
 static void row_names(const sf_report *report, sf_arena *arena, sf_plot_data *out)
 {
@@ -49,14 +40,16 @@ static void row_names(const sf_report *report, sf_arena *arena, sf_plot_data *ou
     size_t longest = 0;
     for (size_t i = 0; i < report->n_entries; i++) {
         const char *title = report->entries[i].title;
+        sf_text label = { 0 };
+        for (const char *c = title; *c != '\0'; c++)
+            sf_text_add(&label, *c == '%' ? "%%%%" : "%c", *c); /* a tic's label is a format */
         longest = sf_text_width(title) > longest ? sf_text_width(title) : longest;
-        sf_text_add(&tics, "%s\"%s\" %zu", i == 0 ? "set ytics (" : ", ", data_text(title, arena), i);
+        sf_text_add(&tics, "%s%s %zu", i == 0 ? "set ytics (" : ", ", sf_plot_quote(sf_text_str(&label), arena), i);
+        sf_text_free(&label);
     }
     sf_text_add(&tics, ")");
-    sf_text_add(&out->params, "rows = %zu; longest_name = %zu\nrow_names = '", report->n_entries, longest);
-    for (const char *c = sf_text_str(&tics); *c != '\0'; c++)
-        sf_text_add(&out->params, *c == '\'' ? "''" : "%c", *c);
-    sf_text_add(&out->params, "'\n");
+    sf_text_add(&out->params, "rows = %zu; longest_name = %zu\nrow_names = %s\n", report->n_entries, longest,
+                sf_plot_quote(sf_text_str(&tics), arena));
     sf_text_free(&tics);
 }
 

@@ -33,7 +33,7 @@ typedef enum { SF_PLOT_KINDS(SF_AS_ENUM) SF_PLOT_KIND_COUNT } sf_plot_kind;
 #undef SF_AS_ENUM
 sf_plot_kind sf_plot_kind_of(sf_op_type type);
 
-/* 'text' with what would end it or the line replaced, in the arena. */
+/* 'text' in single quotes, in which gnuplot expands nothing; quotes doubled, line ends made blanks; in the arena. */
 const char *sf_plot_quote(const char *text, sf_arena *arena);
 /* The next block of data begins. */
 void sf_plot_next_block(sf_plot_data *out);

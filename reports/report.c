@@ -57,9 +57,8 @@ static const sf_compare_row *first_unequal(const sf_comparison *cmp)
 }
 
 typedef struct {
-    size_t pairs, failed, exact, equal, timed, over;
-    double worst;
-    const char *worst_title;
+    size_t good, failed, exact, equal, timed, over;
+    double worst; /* largest |error| of a step time */
 } tally;
 
 static tally count(const sf_report *report)
@@ -71,16 +70,14 @@ static tally count(const sf_report *report)
         t.failed += e->failure != NULL;
         if (!both(e))
             continue;
-        t.pairs++;
+        bool late = error > report->time_bar, same = e->comparison.n_equal == e->comparison.n_exact;
+        t.good += e->failure == NULL && same && !late;
         t.exact += e->comparison.n_exact;
         t.equal += e->comparison.n_equal;
-        if (isnan(error))
-            continue;
-        t.timed++;
-        t.over += error > report->time_bar;
-        if (t.worst_title == NULL || error > t.worst) {
-            t.worst = error;
-            t.worst_title = e->title;
+        t.over += late;
+        if (!isnan(error)) {
+            t.timed++;
+            t.worst = fmax(t.worst, error);
         }
     }
     return t;
@@ -90,13 +87,13 @@ static void judge_measured(const sf_report *report, sf_arena *arena, sf_verdict 
 {
     tally t = count(report);
     out->good = t.failed == 0 && t.equal == t.exact && t.over == 0;
-    out->headline = sf_arena_printf(
-        arena, "%s: %zu of %zu predictions checked; %s; step time %s", out->good ? "The predictions hold" : "The predictions do not hold",
-        t.pairs, report->n_entries,
-        t.equal == t.exact ? sf_arena_printf(arena, "all %zu byte and call counts equal", t.exact)
-                           : sf_arena_printf(arena, "%zu of %zu byte and call counts differ", t.exact - t.equal, t.exact),
-        t.timed == 0 ? "not measured"
-                     : sf_arena_printf(arena, "within %.1f %% (%s), bar %.0f %%", t.worst * 100, t.worst_title, report->time_bar * 100));
+    const char *bytes = t.exact == 0         ? "no byte count could be compared"
+                        : t.equal == t.exact ? sf_arena_printf(arena, "all %zu byte and call counts are equal", t.exact)
+                                             : sf_arena_printf(arena, "%zu of %zu byte and call counts differ", t.exact - t.equal, t.exact);
+    const char *time = t.timed == 0 ? "no step time could be compared"
+                                    : sf_arena_printf(arena, "step times are within %.1f %% (bar %.0f %%)", t.worst * 100, report->time_bar * 100);
+    out->headline = sf_arena_printf(arena, "%s for %zu of %zu: %s, %s", out->good ? "The predictions hold" : "The predictions do not all hold",
+                                    t.good, report->n_entries, bytes, time);
     for (size_t i = 0; i < report->n_entries; i++) {
         const sf_report_entry *e = &report->entries[i];
         const sf_compare_row *row = first_unequal(&e->comparison);
@@ -231,57 +228,67 @@ static void pair_columns(sf_table *t, bool measured, const char *name, const cha
         sf_table_column(t, SF_RIGHT, "measured", unit);
 }
 
-static void judged_cells(sf_table *t, const sf_report *report, const sf_report_entry *e)
+static void fits_cell(sf_table *t, const sf_report_entry *e)
 {
-    double error = e->comparison.step_error;
-    const sf_comparison *cmp = &e->comparison;
-    if (isnan(error))
+    const sf_outcome *o = sf_report_shown(e);
+    if (e->failure != NULL)
+        sf_table_cell(t, SF_TONE_BAD, "failed");
+    else if (o == NULL)
         sf_table_cell(t, SF_TONE_FAINT, "-");
     else
-        sf_table_cell(t, fabs(error) > report->time_bar ? SF_TONE_BAD : SF_TONE_GOOD, "%s", sf_percent_text(error).text);
+        sf_table_cell(t, o->fits ? SF_TONE_GOOD : SF_TONE_BAD, "%s", o->fits ? "yes" : "no");
+}
+
+static void error_cell(sf_table *t, const sf_report *report, const sf_report_entry *e)
+{
+    double error = e->comparison.step_error;
+    sf_tone tone = isnan(error) ? SF_TONE_FAINT : fabs(error) > report->time_bar ? SF_TONE_BAD : SF_TONE_GOOD;
+    sf_table_cell(t, tone, "%s", sf_percent_text(error).text);
+}
+
+static void counts_cell(sf_table *t, const sf_report_entry *e)
+{
+    const sf_comparison *cmp = &e->comparison;
     if (!both(e))
         sf_table_cell(t, SF_TONE_FAINT, "-");
     else if (cmp->n_equal == cmp->n_exact)
-        sf_table_cell(t, SF_TONE_GOOD, "all %zu equal", cmp->n_exact);
+        sf_table_cell(t, SF_TONE_GOOD, "%zu of %zu", cmp->n_equal, cmp->n_exact);
     else
-        sf_table_cell(t, SF_TONE_BAD, "%zu of %zu differ", cmp->n_exact - cmp->n_equal, cmp->n_exact);
+        sf_table_cell(t, SF_TONE_BAD, "%zu of %zu", cmp->n_equal, cmp->n_exact);
 }
 
 void sf_report_summary(const sf_report *report, sf_arena *arena, sf_table *t)
 {
     bool measured = sf_report_measured(report);
     sf_scale bytes = sf_scale_bytes(largest_of(report, peak_of)), comm = sf_scale_bytes(largest_of(report, comm_of));
-    sf_scale seconds = sf_scale_seconds(largest_of(report, step_of)), rate = { "tokens/s", 1, 0 };
+    sf_scale seconds = sf_scale_seconds(largest_of(report, step_of));
     sf_table_start(t, arena, NULL);
     sf_table_column(t, SF_LEFT, "strategy", NULL);
+    sf_table_column(t, SF_LEFT, "fits", NULL);
+    pair_columns(t, measured, "step", seconds.name, arena);
+    if (measured)
+        sf_table_column(t, SF_RIGHT, "error", NULL);
+    sf_table_column(t, SF_RIGHT, "tokens/s", NULL);
     pair_columns(t, measured, "peak", bytes.name, arena);
     pair_columns(t, measured, "comm", comm.name, arena);
-    pair_columns(t, measured, "step", seconds.name, arena);
-    if (measured) {
-        sf_table_column(t, SF_RIGHT, "error", NULL);
-        sf_table_column(t, SF_LEFT, "bytes, calls", NULL);
-    }
-    sf_table_column(t, SF_RIGHT, "tokens/s", NULL);
+    if (measured)
+        sf_table_column(t, SF_RIGHT, "counts equal", NULL);
     sf_table_column(t, SF_LEFT, "bound by", NULL);
-    sf_table_column(t, SF_LEFT, "fits", NULL);
     for (size_t i = 0; i < report->n_entries; i++) {
         const sf_report_entry *e = &report->entries[i];
         const sf_outcome *o = sf_report_shown(e);
         sf_table_row(t);
         sf_table_cell(t, SF_TONE_STRONG, "%s", e->title);
-        pair_cells(t, e, measured, peak_of, bytes);
-        pair_cells(t, e, measured, comm_of, comm);
+        fits_cell(t, e);
         pair_cells(t, e, measured, step_of, seconds);
         if (measured)
-            judged_cells(t, report, e);
-        number_cell(t, o == NULL ? -1 : sf_outcome_tokens_per_s(o), 1, rate.decimals);
+            error_cell(t, report, e);
+        number_cell(t, o == NULL ? -1 : sf_outcome_tokens_per_s(o), 1, 0);
+        pair_cells(t, e, measured, peak_of, bytes);
+        pair_cells(t, e, measured, comm_of, comm);
+        if (measured)
+            counts_cell(t, e);
         sf_table_cell(t, SF_TONE_PLAIN, "%s", o == NULL || o->time.bound_by == NULL ? "-" : o->time.bound_by);
-        if (e->failure != NULL)
-            sf_table_cell(t, SF_TONE_BAD, "failed");
-        else if (o == NULL)
-            sf_table_cell(t, SF_TONE_FAINT, "-");
-        else
-            sf_table_cell(t, o->fits ? SF_TONE_GOOD : SF_TONE_BAD, "%s", o->fits ? "yes" : "no");
     }
 }
 

@@ -1,12 +1,12 @@
 # Memory over a step. Data: index 0 = predicted, index 1 = measured: x, size; index 2 = the peak: x, size.
 do for [variant in "wide narrow png"] {
   reset
-  W = width(variant); H = narrow(variant) ? 320 : 340
+  W = width(variant); H = 330
   eval terminal_of(variant, H)
   set output output_of(variant)
   eval common; set key width (narrow(variant) ? -2 : 0)
   set xrange [0 : last]
-  set yrange [0 : (capacity > 0 && capacity < 1.6 * largest && capacity > largest) ? capacity * 1.12 : largest * 1.22]
+  set yrange [0 : (capacity > 0 && capacity < 1.6 * largest && capacity > largest) ? capacity * 1.28 : largest * 1.22]
   set xlabel x_name; set ylabel 'allocated ('.unit.')' offset 1,0
   set key outside top center horizontal
   if (capacity > 0 && capacity < 1.6 * largest) {

@@ -5,12 +5,12 @@ blue = '#0072B2'; sky = '#56B4E9'; pale = '#AAD9F4'; green = '#009E73'; yellow =
 orange = '#E69F00'; vermillion = '#D55E00'; purple = '#CC79A7'; grey = '#999999'; dim = '#666666'
 
 # Sizes in pixels: `wide` for screens and print, `narrow` for phones, png at twice the pixels of wide.
-width(variant) = variant eq 'narrow' ? 420 : 960
+width(variant) = variant eq 'narrow' ? 400 : 960
 narrow(variant) = variant eq 'narrow'
 output_of(variant) = stem.(variant eq 'narrow' ? '-narrow.svg' : variant eq 'png' ? '.png' : '.svg')
 terminal_of(variant, h) = variant eq 'png' \
   ? sprintf("set terminal pngcairo noenhanced background 'white' size %d,%d font 'DejaVu Sans,9' fontscale 2 linewidth 2 pointscale 2", 2*width(variant), 2*h) \
-  : sprintf("set terminal svg noenhanced fixed size %d,%d font 'sans-serif,12' linewidth 1", width(variant), h)
+  : sprintf("set terminal svg noenhanced fixed size %d,%d font 'sans-serif,%d' linewidth 1", width(variant), h, narrow(variant) ? 13 : 12)
 # Text of n characters is about this many pixels wide (DejaVu Sans, the widest of the usual fonts).
 text_px(n) = 7.6 * n
 common = "set border 3 lc rgb '#888888'; set tics nomirror scale 0.5 textcolor rgb 'black'; set grid xtics ytics lc rgb '#aaaaaa' lw 0.5 dt 3; \
