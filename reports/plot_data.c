@@ -6,16 +6,25 @@
 
 const char *sf_plot_quote(const char *text, sf_arena *arena)
 {
-    char *out = sf_arena_alloc(arena, 2 * strlen(text) + 3), *to = out;
-    *to++ = '\'';
-    for (; *text != '\0'; text++) {
+    sf_text out = { 0 };
+    sf_text_add(&out, "'");
+    for (; *text != '\0'; text++)
         if (*text == '\'')
-            *to++ = '\'';
-        *to++ = (unsigned char)*text < ' ' || *text == '"' ? ' ' : *text;
-    }
-    *to++ = '\'';
-    *to = '\0';
-    return out;
+            sf_text_add(&out, "\xe2\x80\x99"); /* U+2019 */
+        else
+            sf_text_add(&out, "%c", (unsigned char)*text < ' ' ? ' ' : *text);
+    sf_text_add(&out, "'");
+    const char *kept = sf_arena_strdup(arena, out.data);
+    sf_text_free(&out);
+    return kept;
+}
+
+void sf_plot_command(sf_plot_data *out, const char *name, const char *command)
+{
+    sf_text_add(&out->params, "%s = '", name);
+    for (; *command != '\0'; command++)
+        sf_text_add(&out->params, *command == '\'' ? "''" : "%c", *command);
+    sf_text_add(&out->params, "'\n");
 }
 
 void sf_plot_next_block(sf_plot_data *out)
@@ -48,8 +57,8 @@ static void row_names(const sf_report *report, sf_arena *arena, sf_plot_data *ou
         sf_text_free(&label);
     }
     sf_text_add(&tics, ")");
-    sf_text_add(&out->params, "rows = %zu; longest_name = %zu\nrow_names = %s\n", report->n_entries, longest,
-                sf_plot_quote(sf_text_str(&tics), arena));
+    sf_text_add(&out->params, "rows = %zu; longest_name = %zu\n", report->n_entries, longest);
+    sf_plot_command(out, "row_names", sf_text_str(&tics));
     sf_text_free(&tics);
 }
 

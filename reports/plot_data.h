@@ -33,8 +33,10 @@ typedef enum { SF_PLOT_KINDS(SF_AS_ENUM) SF_PLOT_KIND_COUNT } sf_plot_kind;
 #undef SF_AS_ENUM
 sf_plot_kind sf_plot_kind_of(sf_op_type type);
 
-/* 'text' in single quotes, in which gnuplot expands nothing; quotes doubled, line ends made blanks; in the arena. */
+/* 'text' in single quotes, in which gnuplot expands nothing; a quote in it becomes U+2019, a line's end a blank. */
 const char *sf_plot_quote(const char *text, sf_arena *arena);
+/* NAME = a command that the script runs with `eval`. */
+void sf_plot_command(sf_plot_data *out, const char *name, const char *command);
 /* The next block of data begins. */
 void sf_plot_next_block(sf_plot_data *out);
 /* NAME = ['a', 'b'] and a function FUNCTION(k) that gives element k from 0. */

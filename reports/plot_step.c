@@ -195,7 +195,7 @@ bool sf_plot_memory_line(const sf_outcome *predicted, const sf_outcome *measured
                                        what == NULL ? "" : what);
     const char *command = sf_arena_printf(arena, "set label 2 %s at first %.9g, graph 0.95 %s", sf_plot_quote(text, arena), at_peak,
                                           at_peak > 0.7 * end ? "right" : at_peak < 0.3 * end ? "left" : "center");
-    sf_text_add(&out->params, "peak_label = %s\n", sf_plot_quote(command, arena));
+    sf_plot_command(out, "peak_label", command);
     sf_text_add(&out->params, "predicted = %d; measured = %d; unit = '%s'; largest = %.9g; last = %.9g; at_peak = %.9g\n", has[0], has[1],
                 b.name, largest / b.size, end > 0 ? end : 1, at_peak);
     sf_text_add(&out->params, "capacity = %.9g; capacity_text = '%s'\n", (double)capacity / b.size, sf_bytes_text(capacity).text);

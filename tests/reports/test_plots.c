@@ -90,7 +90,7 @@ static void odd_names_do_not_break_the_scripts(void **state)
     sf_status st = sf_plots_write(&report, dir, &arena, &plots);
     if (st.code != SF_OK)
         fail_msg("%s", st.msg);
-    assert_non_null(strstr(contents("memory.svg"), "it&apos;s"));
+    assert_non_null(strstr(contents("memory.svg"), "it\xe2\x80\x99s"));
 }
 
 static void a_report_without_data_has_no_plots(void **state)
