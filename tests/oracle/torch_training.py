@@ -6,7 +6,8 @@
 writes gpt2.json and llama.json, each with
     config     the fields of a Hugging Face config.json
     adamw      of torch.optim.AdamW; decay for matrices only, none for biases and norms
-    batches    per step (micro_batch, seq_len + 1) tokens: inputs are all but the last, targets all but the first
+    batches    per step (micro_batch, seq_len + 1) tokens: inputs are all but the last, targets all but the first;
+               consecutive rows are windows of one stream and share a token
     tensors    in the order of Hugging Face's named_parameters(): name, shape, and flat
                init / init_divisor   the weights before the first step (exact in float and in bf16)
                grad                  the gradient of the mean loss of the first batch
@@ -144,7 +145,9 @@ def train(config, forward):
     generator = torch.Generator().manual_seed(1)
     ints = {name: initial(name, shape, generator) for name, shape in shapes(config)}
     w = {name: (i.double() / 256).requires_grad_() for name, i in ints.items()}
-    batches = torch.randint(0, config["vocab_size"], (STEPS, B, T + 1), generator=generator)
+    # windows of one stream, as a run reads its data: sequence s is tokens s*T .. s*T + T
+    stream = torch.randint(0, config["vocab_size"], (STEPS * B * T + 1,), generator=generator)
+    batches = stream.unfold(0, T + 1, T).reshape(STEPS, B, T + 1)
     optimizer = torch.optim.AdamW(
         [{"params": [t for t in w.values() if t.dim() > 1], "weight_decay": ADAMW["weight_decay"]},
          {"params": [t for t in w.values() if t.dim() == 1], "weight_decay": 0.0}],
