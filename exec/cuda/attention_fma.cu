@@ -1,7 +1,7 @@
 /* exec/cuda/attention_fma.cu: causal attention by multiply-adds in float, for float activations, head sizes
  * other than 64 and 128, and unaligned memory; and the row sums delta that both families need.
  *
- * A block owns 16 rows, eight threads each; it walks over tiles of 32 rows of the other side. Tiles are
+ * A block owns 16 rows, eight threads each; it walks over tiles of 24 rows of the other side. Tiles are
  * float in shared memory with rows one element longer than head_dim. Thread `sub` of a row owns columns
  * sub, sub + 8, ... of the row's sums, CMAX at most.
  */
@@ -9,7 +9,7 @@
 
 namespace
 {
-const int OWN = 16, OTHER = 32, SUBS = 8, THREADS = OWN * SUBS, WEIGHT_ROW = OTHER + 1;
+const int OWN = 16, OTHER = 24, SUBS = 8, THREADS = OWN * SUBS, WEIGHT_ROW = OTHER + 1;
 
 /* Rows from `valid` on become zeros. */
 template <typename T>

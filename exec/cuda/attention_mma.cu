@@ -129,7 +129,6 @@ __global__ void __launch_bounds__(THREADS)
             }
         mma_weights_rows<D>(acc, w, v_tile);
     }
-    cp_async_wait<0>();
 
 #pragma unroll
     for (int i = 0; i < tile::MT; i++)
@@ -220,7 +219,6 @@ __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads(); /* before the next round's copies overwrite these tiles */
     }
-    cp_async_wait<0>();
     store_rows<D>(dqkv + (at.batch * s.seq + q0) * row_elems + (int64_t)at.head * D, row_elems, warp_row, s.seq - q0, acc,
                   [=](int, int) { return scale; });
 }
@@ -316,7 +314,6 @@ __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
     }
-    cp_async_wait<0>();
     T *to = dqkv + (at.batch * s.seq + k0) * row_elems + (int64_t)(s.heads + at.head) * D;
     store_rows<D>(to, row_elems, warp_row, s.seq - k0, dk, [=](int, int) { return scale; });
     store_rows<D>(to + (int64_t)s.kv_heads * D, row_elems, warp_row, s.seq - k0, dv, [](int, int) { return 1.0f; });

@@ -10,10 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/cuda/emu/emu.h"
-
 static uint32_t seed = 1;
-static long runs;
 
 /* ---- 16-bit floats, written apart from those of the emulation ---- */
 static double from_bits(uint16_t bits, int fraction_bits, int bias)
@@ -128,40 +125,10 @@ tensor *case_scratch(kase *c, size_t bytes)
     return t;
 }
 
-/* ---- running and comparing ---- */
-static size_t bytes_of(const tensor *t)
+/* ---- comparing ---- */
+size_t tensor_bytes(const tensor *t)
 {
     return t->n * (size_t)sf_dtype_bytes(t->dtype);
-}
-
-void case_run(kase *c, int (*launch)(kase *c, void *args), void *args)
-{
-    enum { ORDERS = 3 };
-    void *first[CASE_MAX_TENSORS];
-
-    runs++;
-    for (int i = 0; i < c->n_tensors; i++)
-        memcpy(c->tensors[i].before, c->tensors[i].data, bytes_of(&c->tensors[i]));
-    for (unsigned order = 0; order < ORDERS; order++) {
-        emu_order(order == 2 ? 12345u : order);
-        for (int i = 0; i < c->n_tensors; i++)
-            memcpy(c->tensors[i].data, c->tensors[i].before, bytes_of(&c->tensors[i]));
-        int error = launch(c, args);
-        if (error != 0)
-            fail_msg("%s: launcher returned %d", c->what, error);
-        for (int i = 0; i < c->n_tensors; i++) {
-            tensor *t = &c->tensors[i];
-            if (order == 0) {
-                first[i] = malloc(bytes_of(t));
-                memcpy(first[i], t->data, bytes_of(t));
-            } else if (!t->scratch && memcmp(first[i], t->data, bytes_of(t)) != 0) {
-                fail_msg("%s: %s depends on the order of threads", c->what, t->name);
-            }
-        }
-    }
-    for (int i = 0; i < c->n_tensors; i++)
-        free(first[i]);
-    emu_order(0);
 }
 
 void case_close(const kase *c, const tensor *got, const double *want, double relative, const double *absolute, double floor_)
@@ -181,8 +148,4 @@ void case_free(kase *c)
         free(c->tensors[i].value);
     }
     free(c);
-}
-long case_count(void)
-{
-    return runs;
 }

@@ -1,12 +1,14 @@
-/* tests/cuda/cases.h: one kernel call on small random tensors, run in several thread orders.
+/* tests/cuda/cases.h: one kernel call on small random tensors, on the emulation or on a GPU.
  *
  * A case owns its tensors. Each is a heap block of exactly its size (AddressSanitizer sees overruns), `shift`
- * elements past a 16-byte boundary, with the values it holds also as doubles. case_run calls the kernel with
- * ascending, descending and shuffled threads from the same contents, and fails unless all give the same bits.
+ * elements past a 16-byte boundary, with the values it holds also as doubles. case_run calls the kernel three
+ * times from the same contents, in the emulation with three orders of threads, and fails unless all calls give
+ * the same bits. Where it runs is the file that is linked: case_run_emu.c or case_run_gpu.c.
  */
 #ifndef SF_TESTS_CUDA_CASES_H
 #define SF_TESTS_CUDA_CASES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +44,8 @@ tensor *case_scratch(kase *c, size_t bytes);
 void tensor_put(tensor *t, size_t i, double value); /* before case_run */
 double tensor_at(const tensor *t, size_t i);        /* current contents */
 
+size_t tensor_bytes(const tensor *t);
+
 /* launch() returns the launcher's code; anything but 0 fails the test. */
 void case_run(kase *c, int (*launch)(kase *c, void *args), void *args);
 
@@ -49,6 +53,12 @@ void case_run(kase *c, int (*launch)(kase *c, void *args), void *args);
 void case_close(const kase *c, const tensor *got, const double *want, double relative, const double *absolute, double floor);
 void case_free(kase *c);
 long case_count(void); /* run so far in this program */
+
+/* Where cases run. Between begin and end the tensors' data is what the kernel may use; end gives NULL or what went
+ * wrong. */
+bool case_runner_ready(void); /* false, with a line on stdout, where there is no GPU */
+void case_runner_begin(kase *c, int time);
+const char *case_runner_end(kase *c);
 
 /* Half a unit in the last place, relative to the number: 2^-p with p significant bits. */
 double case_eps(sf_dtype dtype);

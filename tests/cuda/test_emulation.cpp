@@ -157,7 +157,7 @@ static void launch_limits_are_errors(void **)
     assert_int_equal(cudaFuncSetAttribute(half_at_barrier_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 49 * 1024), 0);
     SF_LAUNCH(half_at_barrier_kernel, 1, 32, 48 * 1024 + 1, (cudaStream_t)NULL);
     assert_int_equal(cudaGetLastError(), 0);
-    assert_int_not_equal(cudaFuncSetAttribute(half_at_barrier_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 228 * 1024), 0);
+    assert_int_not_equal(cudaFuncSetAttribute(half_at_barrier_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 100 * 1024), 0);
 }
 
 static void an_asynchronous_copy_is_nan_until_it_is_waited_for(void **)

@@ -14,7 +14,7 @@
  *
  * Source  CUDA C++ programming guide (execution model, warp functions, compute capability table: 1024
  *         threads a block, grid y and z below 65536, 48 KiB of dynamic shared memory without and
- *         227 KiB with opt-in on sm_90).
+ *         99 KiB with opt-in on sm_86, the least of sm_80 and later).
  */
 #ifndef SF_TESTS_EMU_CUDA_RUNTIME_H
 #define SF_TESTS_EMU_CUDA_RUNTIME_H

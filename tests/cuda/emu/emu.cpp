@@ -12,7 +12,7 @@
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
-enum { MAX_THREADS = 1024, DEFAULT_SHARED = 48 * 1024, MAX_SHARED = 227 * 1024, MAX_GRID_YZ = 65535 };
+enum { MAX_THREADS = 1024, DEFAULT_SHARED = 48 * 1024, MAX_SHARED = 99 * 1024, MAX_GRID_YZ = 65535 };
 
 enum state { RUNNABLE, AT_BARRIER, IN_WARP_OP, DONE };
 
