@@ -1,0 +1,104 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "model/cost/compute_cost.h"
+
+static sf_gpu gpu(const char *name)
+{
+    static sf_arena arena;
+    sf_gpu g;
+    sf_status st = sf_gpu_find(name, 0, &arena, &g);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    return g;
+}
+
+/* A large aligned product runs at the best rate measured for the card: 8192^3 on A100 SXM at 271.2
+ * TFLOPS but for the last wave: 64 * 32 = 2048 tiles on 108 SMs are 18.96 waves of 19: 99.8 %. */
+static void large_products_reach_the_measured_best(void **state)
+{
+    (void)state;
+    sf_gpu a100 = gpu("A100-80GB");
+    double t = sf_gpu_gemm_time_s(&a100, SF_BF16, true, 8192, 8192, 8192, 1);
+    double tflops = 2 * 8192.0 * 8192 * 8192 / t * 1e-12;
+    assert_true(tflops > 262 && tflops < 271.2);
+}
+
+/* Llama-3-8B's up projection, 8192 x 14336: 64 * 56 = 3584 tiles; on 132 SMs 27.15 waves take 28. */
+static void the_last_wave_is_paid_whole(void **state)
+{
+    (void)state;
+    sf_gpu h100 = gpu("H100");
+    double t = sf_gpu_gemm_time_s(&h100, SF_BF16, true, 8192, 14336, 4096, 1);
+    double want = 2 * 8192.0 * 14336 * 4096 / (sf_gpu_reachable_flops(&h100, SF_BF16, true) * (3584.0 / 132) / 28);
+    assert_true(fabs(t - want - 2.5e-6) < 1e-9);
+}
+
+/* d_ff 10922 = 2 * 43 * 127 against 10944: 272.7 and 398.4 TFLOPS were measured. */
+static void odd_dimensions_fall_off_a_cliff(void **state)
+{
+    (void)state;
+    sf_gpu h100 = gpu("H100");
+    double odd = sf_gpu_gemm_time_s(&h100, SF_BF16, true, 8192, 10922, 4096, 1), even = sf_gpu_gemm_time_s(&h100, SF_BF16, true, 8192, 10944, 4096, 1);
+    assert_true(odd / even > 1.35 && odd / even < 1.6);
+}
+
+/* One token against a 4096 x 4096 matrix reads 32 MiB: HBM bound, 33.6 MB / (0.88 * 2.0 TB/s) = 19 us. */
+static void few_rows_are_bound_by_the_weights(void **state)
+{
+    (void)state;
+    sf_gpu a100 = gpu("A100-80GB");
+    double t = sf_gpu_gemm_time_s(&a100, SF_BF16, true, 1, 4096, 4096, 1);
+    double bytes = 2.0 * (4096 + 4096 * 4096.0 + 4096);
+    assert_true(t >= bytes / (a100.memory_Bps * 0.88));
+}
+
+/* Llama-2-7B's layer at 4096 tokens is 1657.8 GFLOP of products forward: 6 to 7 ms on an A100. */
+static void a_llama_layer_takes_what_it_takes(void **state)
+{
+    (void)state;
+    sf_gpu a100 = gpu("A100-80GB");
+    double t = 4 * sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 4096, 4096, 1) + 2 * sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 11008, 4096, 1) +
+               sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 4096, 11008, 1);
+    assert_true(t > 6.0e-3 && t < 7.2e-3);
+}
+
+/* FlashAttention-2 on H100, causal, head size 128: 191 TFLOPS at 512 tokens, 335 at 16k (FA3 paper). */
+static void attention_is_slower_on_short_sequences(void **state)
+{
+    (void)state;
+    sf_gpu h100 = gpu("H100");
+    double flop = 1e12;
+    double short_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 512, false) * 1e-12;
+    double long_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 16384, false) * 1e-12;
+    assert_true(fabs(short_rate - 191) < 0.1 * 191);
+    assert_true(fabs(long_rate - 335) < 0.05 * 335);
+}
+
+/* Fused AdamW of 7 B parameters in f32 moves 28 B each: 111 ms on an A100 of 2 TB/s at 85 to 88 %. */
+static void the_optimizer_streams_its_state(void **state)
+{
+    (void)state;
+    sf_gpu a100 = gpu("A100-80GB");
+    double t = sf_gpu_memory_time_s(&a100, 28 * 6.738e9, 1);
+    assert_true(t > 0.100 && t < 0.115);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(large_products_reach_the_measured_best),
+        cmocka_unit_test(the_last_wave_is_paid_whole),
+        cmocka_unit_test(odd_dimensions_fall_off_a_cliff),
+        cmocka_unit_test(few_rows_are_bound_by_the_weights),
+        cmocka_unit_test(a_llama_layer_takes_what_it_takes),
+        cmocka_unit_test(attention_is_slower_on_short_sequences),
+        cmocka_unit_test(the_optimizer_streams_its_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
