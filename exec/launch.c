@@ -15,10 +15,11 @@
 
 enum { MAX_ARGS = 128 };
 
-static volatile sig_atomic_t child_pid;
+static volatile sig_atomic_t child_pid, passed_on;
 
 static void pass_on(int sig)
 {
+    passed_on = 1;
     if (child_pid > 0)
         kill((pid_t)child_pid, sig);
 }
@@ -63,6 +64,7 @@ static sf_status wait_for_child(pid_t pid, int *exit_code)
     struct sigaction pass = { .sa_handler = pass_on }, old_term, old_int;
     int status;
 
+    passed_on = 0;
     child_pid = (sig_atomic_t)pid;
     sigaction(SIGTERM, &pass, &old_term);
     sigaction(SIGINT, &pass, &old_int);
@@ -72,7 +74,7 @@ static sf_status wait_for_child(pid_t pid, int *exit_code)
     child_pid = 0;
     sigaction(SIGTERM, &old_term, NULL);
     sigaction(SIGINT, &old_int, NULL);
-    *exit_code = code_of(status);
+    *exit_code = passed_on ? 3 : code_of(status);
     return SF_SUCCESS;
 }
 

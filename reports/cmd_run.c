@@ -101,12 +101,15 @@ static sf_status read_job(arguments *a, sf_arena *arena, sf_job *job)
     if (a->job.n_overrides < SF_MOST_OVERRIDES && (a->job.n_files + (int)a->job.n_overrides) > 0 && !framework_stated(a))
         a->job.overrides[a->job.n_overrides++] = (sf_override){ "framework", "shardfit" };
     SF_TRY(sf_job_options_read(&a->job, 0, arena, job));
+    sf_status st = SF_SUCCESS;
     if (job->framework != SF_FRAMEWORK_SHARDFIT)
-        return SF_FAIL(SF_EUNSUP, "framework %s can be predicted, not run: our executor runs \"framework\": \"shardfit\"",
+        st = SF_FAIL(SF_EUNSUP, "framework %s can be predicted, not run: our executor runs \"framework\": \"shardfit\"",
                        sf_framework_name(job->framework));
-    if (!job->cluster.gpu.is_host)
-        return SF_FAIL(SF_EUNSUP, "cluster.gpu %s: this build runs jobs on \"host\" only; set --gpu host", job->cluster.gpu.name);
-    return SF_SUCCESS;
+    else if (!job->cluster.gpu.is_host)
+        st = SF_FAIL(SF_EUNSUP, "cluster.gpu %s: this build runs jobs on \"host\" only; set --gpu host", job->cluster.gpu.name);
+    if (st.code != SF_OK)
+        sf_job_close(job);
+    return st;
 }
 
 /* ---- what is saved and printed ---- */
@@ -213,17 +216,22 @@ static void *await_signal(void *arg)
     _exit(SF_EXIT_RUN_FAILED);
 }
 
-static bool watch_signals(run *r, pthread_t *thread)
+/* Before any other thread starts, also MPI's: threads inherit this, and a signal goes to any that takes it. */
+static void leave_signals_to_watcher(int how)
 {
     sigset_t set;
 
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL); /* threads started later inherit this */
+    pthread_sigmask(how, &set, NULL);
+}
+
+static bool watch_signals(run *r, pthread_t *thread)
+{
     if (pthread_create(thread, NULL, await_signal, r) == 0)
         return true;
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    leave_signals_to_watcher(SIG_UNBLOCK);
     return false;
 }
 
@@ -344,12 +352,15 @@ static int run_program(run *r, int argc, char **argv)
         st = sf_output_check(r->a->output);
     if (st.code != SF_OK)
         return sf_cmd_fail(st);
-    if (r->program->one_process)
+    if (r->program->one_process) {
+        leave_signals_to_watcher(SIG_BLOCK);
         return train(r, NULL);
+    }
     if (launched == 0 && (world > 1 || r->a->launch)) {
         st = launch(r, argc, argv, &code);
         return st.code == SF_OK ? code : sf_cmd_fail(st);
     }
+    leave_signals_to_watcher(SIG_BLOCK);
     st = open_comm(r, launched, &comm);
     if (st.code != SF_OK)
         return sf_comm_launched_rank() == 0 ? sf_cmd_fail(st) : sf_cmd_code(st);
