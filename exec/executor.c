@@ -153,6 +153,7 @@ static void make_records(sf_executor *ex)
             ex->cap_memory_line++;
     }
     ex->times = SF_NEW_ARRAY(&ex->arena, sf_op_time, ex->n_issued);
+    ex->best_times = SF_NEW_ARRAY(&ex->arena, sf_op_time, ex->n_issued);
     ex->memory_line = SF_NEW_ARRAY(&ex->arena, sf_memory_point, ex->cap_memory_line);
 }
 

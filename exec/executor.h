@@ -77,7 +77,7 @@ void sf_executor_reset_times(sf_executor *ex);
  * parameters where there is no master), in f32, gathered from all ranks' shards. */
 sf_status sf_executor_read(sf_executor *ex, sf_binding what, int tensor, float *out);
 
-/* This rank's measurements so far: mean times over the steps, spans of the last step. Fills all that a
+/* This rank's measurements so far: mean times over the steps, spans of the fastest step. Fills all that a
  * rank knows; losses, spread and provenance are the caller's. */
 void sf_executor_outcome(const sf_executor *ex, sf_arena *arena, sf_outcome *out);
 

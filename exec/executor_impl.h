@@ -23,6 +23,8 @@ struct sf_executor {
     /* measured */
     uint64_t n_issued;
     sf_op_time *times;         /* [n_issued] of the last step */
+    sf_op_time *best_times;    /* [n_issued] of the fastest step since the times were reset */
+    double best_step_s;
     double step_start_s;
     sf_memory_point *memory_line; /* of the last step */
     size_t n_memory_line, cap_memory_line;

@@ -4,8 +4,7 @@
 #include "exec/executor_impl.h"
 #include "model/program/timeline.h"
 
-/* The boxes of the last step. */
-static size_t collect_spans(const sf_executor *ex, sf_arena *arena, sf_span_time **out)
+static size_t collect_spans(const sf_executor *ex, const sf_op_time *times, sf_arena *arena, sf_span_time **out)
 {
     sf_span_time *spans = SF_NEW_ARRAY(arena, sf_span_time, ex->n_issued);
     sf_cursor cursor;
@@ -15,7 +14,7 @@ static size_t collect_spans(const sf_executor *ex, sf_arena *arena, sf_span_time
     sf_cursor_start(&cursor, ex->cls);
     while (sf_cursor_next(&cursor, &is)) {
         sf_op_kind kind = sf_op_kind_of(is.op->type);
-        const sf_op_time *t = &ex->times[is.seq];
+        const sf_op_time *t = &times[is.seq];
         if (kind == SF_KIND_MEM || kind == SF_KIND_SYNC || t->end_s <= 0)
             continue;
         spans[n++] = (sf_span_time){ .label = is.op->label, .type = is.op->type, .stream = is.op->stream, .phase = is.op->phase,
@@ -31,12 +30,16 @@ void sf_executor_add_times(sf_executor *ex, double step_s)
     sf_arena scratch = { 0 };
     sf_outcome one;
     sf_span_time *spans;
-    size_t n = collect_spans(ex, &scratch, &spans);
+    size_t n = collect_spans(ex, ex->times, &scratch, &spans);
 
     sf_outcome_init(&one, "measured");
     sf_timeline_summarise(spans, n, &one);
     if (ex->timed == 0)
         memset(&ex->sum, 0, sizeof ex->sum);
+    if (ex->timed == 0 || step_s < ex->best_step_s) {
+        memcpy(ex->best_times, ex->times, ex->n_issued * sizeof *ex->times);
+        ex->best_step_s = step_s;
+    }
     ex->sum.time.step_s += step_s;
     ex->sum.time.exposed_comm_s += one.time.exposed_comm_s;
     ex->sum.time.idle_s += one.time.idle_s;
@@ -113,7 +116,7 @@ void sf_executor_outcome(const sf_executor *ex, sf_arena *arena, sf_outcome *out
     out->world_size = ex->setup.program->world_size;
     out->tokens_per_step = ex->setup.program->tokens_per_step;
     sf_ledger_outcome(&ex->ledger, ex->plan.arena_bytes[SF_SPACE_DEVICE], arena, out);
-    out->n_spans = collect_spans(ex, arena, &out->spans);
+    out->n_spans = collect_spans(ex, ex->timed > 0 ? ex->best_times : ex->times, arena, &out->spans);
     out->n_memory_line = ex->n_memory_line;
     out->memory_line = SF_NEW_ARRAY(arena, sf_memory_point, ex->n_memory_line);
     if (ex->n_memory_line > 0)

@@ -1,13 +1,13 @@
 /* `shardfit predict JOB`: what the job will take. */
 #include <argp.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "model/base/text.h"
 #include "model/base/units.h"
 #include "model/strategy/lower.h"
 #include "reports/commands.h"
 #include "reports/job_options.h"
+#include "reports/load_profile.h"
 #include "sim/predict.h"
 #include "sim/trace.h"
 
@@ -96,17 +96,6 @@ static void print_text(const sf_job *job, const sf_outcome *o)
         printf("Note: %s\n", job->model.warnings[i]);
 }
 
-static sf_status load_profile(const arguments *a, const sf_job *job, sf_arena *arena, sf_profile *profile, bool *have)
-{
-    const char *path = a->profile != NULL ? a->profile : sf_profile_default_path(arena);
-    *have = false;
-    if (a->profile == NULL && (!job->cluster.gpu.is_host || access(path, R_OK) != 0))
-        return SF_SUCCESS;
-    SF_TRY(sf_profile_read(path, arena, profile));
-    *have = true;
-    return SF_SUCCESS;
-}
-
 static sf_status predict_one(const arguments *a, const sf_job *job, sf_arena *arena, bool *fits)
 {
     const sf_program *program;
@@ -116,7 +105,7 @@ static sf_status predict_one(const arguments *a, const sf_job *job, sf_arena *ar
     sf_status st;
 
     SF_TRY(sf_lower(job, arena, &program));
-    SF_TRY(load_profile(a, job, arena, &profile, &have_profile));
+    SF_TRY(sf_load_profile(a->profile, job, arena, &profile, &have_profile));
     sf_predict_options how = { .profile = have_profile ? &profile : NULL, .every_rank = a->every_rank };
     SF_TRY_GOTO(st, sf_predict(job, program, &how, arena, &outcome), release);
     *fits = outcome.fits;

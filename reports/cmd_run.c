@@ -39,7 +39,7 @@ static const struct argp_option options[] = {
     { "steps", KEY_STEPS, "N", 0, "optimizer steps (train.steps)", 0 },
     { "data", KEY_DATA, "FILE", 0, "text, .bin of 16-bit tokens, directory of texts, or \"synthetic\" (train.data)", 0 },
     { "output", 'o', "FILE", 0, "write the measured outcome as JSON", 0 },
-    { "detail", KEY_DETAIL, 0, 0, "put the last step's timeline and memory line into the JSON", 0 },
+    { "detail", KEY_DETAIL, 0, 0, "put the fastest step's timeline and the memory line into the JSON", 0 },
     { "json", 'j', 0, 0, "print the outcome as JSON", 0 },
     { "launch", KEY_LAUNCH, 0, 0, "start the ranks with mpirun even for one rank", 0 },
     { "poison", KEY_POISON, "HOW", 0, "fill memory that is not in use with NaN: planned, or spread (none is used twice); finds wrong programs", 0 },

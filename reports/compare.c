@@ -167,7 +167,7 @@ sf_scale sf_scale_bytes(double largest)
 
 sf_scale sf_scale_seconds(double largest)
 {
-    return largest >= 1      ? (sf_scale){ "s", 1, 3 }
+    return largest >= 10     ? (sf_scale){ "s", 1, 3 }
            : largest >= 1e-3 ? (sf_scale){ "ms", 1e-3, 2 }
                              : (sf_scale){ "us", 1e-6, 1 };
 }

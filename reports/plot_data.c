@@ -195,6 +195,11 @@ static bool step_parts(const sf_outcome *o, double part[STEP_PARTS])
     }
     part[SF_PHASE_COUNT] = fmax(o->time.exposed_comm_s, 0);
     part[SF_PHASE_COUNT + 1] = fmax(o->time.idle_s, 0);
+    double sum = 0; /* measured parts are means and the step is a median: keep their proportions */
+    for (int p = 0; p < STEP_PARTS; p++)
+        sum += part[p];
+    for (int p = 0; sum > 0 && p < STEP_PARTS; p++)
+        part[p] *= o->time.step_s / sum;
     return true;
 }
 
@@ -236,7 +241,7 @@ bool sf_plot_step(const sf_report *report, sf_arena *arena, sf_plot_data *out)
                 continue;
             for (int p = 0; p < STEP_PARTS; p++)
                 end += part[p];
-            const char *size = sf_arena_printf(arena, "%.1f", side_of(e, side)->time.step_s / s.size);
+            const char *size = sf_arena_printf(arena, "%.*f", s.size < 1 ? 1 : 2, side_of(e, side)->time.step_s / s.size);
             const char *word = !both ? "" : side == 0 ? " predicted" : " measured";
             const char *error = side == 0 && !isnan(e->comparison.step_error)
                                     ? sf_arena_printf(arena, " (%s)", sf_percent_text(e->comparison.step_error).text) : "";
