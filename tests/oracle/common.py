@@ -22,6 +22,8 @@ LLAMA = {
                             num_hidden_layers=3, vocab_size=1003, tie_word_embeddings=True),
     "llama-odd-head": dict(hidden_size=60, num_attention_heads=3, num_key_value_heads=1, head_dim=20, intermediate_size=97,
                            num_hidden_layers=2, vocab_size=499, tie_word_embeddings=False),
+    "llama-odd": dict(hidden_size=54, num_attention_heads=3, num_key_value_heads=1, head_dim=18, intermediate_size=77,
+                      num_hidden_layers=2, vocab_size=499, tie_word_embeddings=False),
     "llama-3.2-1b": dict(hidden_size=2048, num_attention_heads=32, num_key_value_heads=8, head_dim=64, intermediate_size=8192,
                          num_hidden_layers=16, vocab_size=128256, tie_word_embeddings=True),
     "llama-2-7b-2layers": dict(hidden_size=4096, num_attention_heads=32, num_key_value_heads=32, head_dim=128, intermediate_size=11008,
@@ -149,6 +151,20 @@ def init_world(world_size, backend="nccl"):
 
     torch.cuda.set_device(0)
     dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=world_size)
+    phantom, c10d = ctypes.CDLL(None), dist.distributed_c10d
+    split, make = dist.ProcessGroup.split_group, c10d._new_process_group_helper
+
+    def split_group(self, ranks, *args, **kwargs):
+        phantom.phantom_split(len(ranks), ranks.index(self.rank()))
+        return split(self, ranks, *args, **kwargs)
+
+    def new_helper(group_size, group_rank, *args, **kwargs):
+        if group_rank is not None and group_rank >= 0:
+            phantom.phantom_split(group_size, group_rank)
+        return make(group_size, group_rank, *args, **kwargs)
+
+    dist.ProcessGroup.split_group = split_group
+    c10d._new_process_group_helper = new_helper
 
 
 # ---- fixtures ----------------------------------------------------------------------------------------------------------

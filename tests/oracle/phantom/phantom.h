@@ -39,5 +39,6 @@ int phantom_current_device(void);
 
 PHANTOM_EXPORT void phantom_mark(const char *name);
 PHANTOM_EXPORT void phantom_reload(void);
+PHANTOM_EXPORT void phantom_split(int ranks, int rank); /* size and rank of the communicators that ncclCommSplit makes next */
 
 #endif
