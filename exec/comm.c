@@ -111,12 +111,18 @@ sf_status sf_comm_call(sf_comm *comm, sf_op_type op, sf_group group, sf_dtype dt
         return SF_FAIL(SF_EINVAL, "%s of %llu elements does not divide over %d ranks", sf_op_name(op), (unsigned long long)n, a.size);
     comm->count[op][group].calls++;
     comm->count[op][group].bytes += n * sf_dtype_bytes(dtype);
+    clock_gettime(CLOCK_MONOTONIC, &comm->met);
     if (a.size == 1) {
         if (in != NULL && out != NULL && in != out)
             memmove(out, in, n * sf_dtype_bytes(dtype));
         return SF_SUCCESS;
     }
     return comm->type->call(comm, &a);
+}
+
+struct timespec sf_comm_met(const sf_comm *comm)
+{
+    return comm->met;
 }
 
 const sf_comm_count *sf_comm_counted(const sf_comm *comm, sf_op_type op, sf_group group)

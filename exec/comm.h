@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "model/base/dtype.h"
 #include "model/base/status.h"
@@ -86,6 +87,9 @@ sf_status sf_comm_memory(sf_comm *comm, uint64_t bytes, void **out);
  * both are that array. A root's missing array is NULL elsewhere. An in that lies in out must be the
  * caller's own part of it. */
 sf_status sf_comm_call(sf_comm *comm, sf_op_type op, sf_group group, sf_dtype dtype, const void *in, void *out, uint64_t n);
+/* When the last call's members had all arrived (CLOCK_MONOTONIC): what came before was waiting for the
+ * slowest, not communication. By messages: when the call began. */
+struct timespec sf_comm_met(const sf_comm *comm);
 const sf_comm_count *sf_comm_counted(const sf_comm *comm, sf_op_type op, sf_group group);
 void sf_comm_count_reset(sf_comm *comm);
 

@@ -33,6 +33,7 @@ typedef struct {
 struct sf_comm {
     const sf_comm_type *type;
     int rank, world, ranks_per_node;
+    struct timespec met;
     sf_comm_count count[SF_OP_COUNT][SF_GROUP_COUNT];
 };
 

@@ -237,13 +237,13 @@ static bool watch_signals(run *r, pthread_t *thread)
 
 /* ---- running ---- */
 
-/* Of ranks that met the same end one speaks: the one that failed, else the lowest that lives. */
-static bool speaks(sf_comm *comm, const sf_status *st)
+/* Of ranks that met the same end one speaks: the one that failed first, else the lowest that lives. */
+static bool speaks(sf_comm *comm)
 {
     sf_stop stop;
 
-    if (comm == NULL || st->code != SF_ECOMM)
-        return comm == NULL || st->code != SF_ENUMERIC || sf_comm_rank(comm) == 0;
+    if (comm == NULL)
+        return true;
     if (!sf_comm_stopped(comm, &stop))
         return sf_comm_rank(comm) == 0;
     if (stop.kind == SF_STOP_FAILED)
@@ -257,7 +257,7 @@ static int fail(run *r, sf_comm *comm, sf_status st)
 
     sf_status saved = measured && r->a->output != NULL ? save(r, st.msg) : SF_SUCCESS;
 
-    if (!speaks(comm, &st))
+    if (!speaks(comm))
         return sf_cmd_code(st);
     sf_cmd_fail(st);
     if (saved.code != SF_OK)
@@ -312,6 +312,12 @@ static int train(run *r, sf_comm *comm)
     return code;
 }
 
+/* What every rank finds wrong, one tells. */
+static int first_rank_fail(sf_status st)
+{
+    return sf_comm_launched_rank() == 0 ? sf_cmd_fail(st) : sf_cmd_code(st);
+}
+
 static sf_status open_comm(const run *r, int launched, sf_comm **comm)
 {
     int world = r->program->world_size;
@@ -344,14 +350,14 @@ static int run_program(run *r, int argc, char **argv)
     sf_status st = SF_SUCCESS;
 
     if (r->program->one_process && launched > 1)
-        return sf_cmd_fail(SF_FAIL(SF_EINVAL, "dp drives all its devices from one process: start it without mpirun"));
-    if (launched > 1 && sf_comm_mpi_version() == NULL)
-        return sf_cmd_fail(SF_FAIL(SF_EUNSUP, "%d ranks were started, but this shardfit was built without MPI; build with -Dmpi=enabled "
-                                              "(Debian package libopenmpi-dev)", launched));
-    if (sf_comm_launched_rank() == 0 && r->a->output != NULL)
+        st = SF_FAIL(SF_EINVAL, "dp drives all its devices from one process: start it without mpirun");
+    else if (launched > 1 && sf_comm_mpi_version() == NULL)
+        st = SF_FAIL(SF_EUNSUP, "%d ranks were started, but this shardfit was built without MPI; build with -Dmpi=enabled (Debian package "
+                                "libopenmpi-dev)", launched);
+    else if (sf_comm_launched_rank() == 0 && r->a->output != NULL)
         st = sf_output_check(r->a->output);
     if (st.code != SF_OK)
-        return sf_cmd_fail(st);
+        return first_rank_fail(st);
     if (r->program->one_process) {
         leave_signals_to_watcher(SIG_BLOCK);
         return train(r, NULL);
@@ -363,7 +369,7 @@ static int run_program(run *r, int argc, char **argv)
     leave_signals_to_watcher(SIG_BLOCK);
     st = open_comm(r, launched, &comm);
     if (st.code != SF_OK)
-        return sf_comm_launched_rank() == 0 ? sf_cmd_fail(st) : sf_cmd_code(st);
+        return first_rank_fail(st);
     code = train(r, comm);
     sf_comm_close(comm);
     return code;
@@ -387,10 +393,10 @@ int sf_cmd_run(int argc, char **argv)
     if (st.code == SF_OK) {
         r.job = &job;
         st = sf_lower(&job, &arena, &r.program);
-        code = st.code == SF_OK ? run_program(&r, argc, argv) : sf_comm_launched_rank() == 0 ? sf_cmd_fail(st) : sf_cmd_code(st);
+        code = st.code == SF_OK ? run_program(&r, argc, argv) : first_rank_fail(st);
         sf_job_close(&job);
     } else {
-        code = sf_comm_launched_rank() == 0 ? sf_cmd_fail(st) : sf_cmd_code(st);
+        code = first_rank_fail(st);
     }
     sf_arena_free(&arena);
     return code;

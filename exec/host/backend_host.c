@@ -20,11 +20,16 @@ typedef struct {
     struct timespec start;
 } host;
 
+static double between(const struct timespec *start, const struct timespec *end)
+{
+    return (double)(end->tv_sec - start->tv_sec) + 1e-9 * (double)(end->tv_nsec - start->tv_nsec);
+}
+
 static double since(const struct timespec *start)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)(t.tv_sec - start->tv_sec) + 1e-9 * (double)(t.tv_nsec - start->tv_nsec);
+    return between(start, &t);
 }
 
 /* ---- on the streams' threads ---- */
@@ -38,6 +43,10 @@ static sf_status run_op(void *arg, const sf_op_call *call)
         return SF_FAIL(SF_EUNSUP, "the host executor has no op '%s'", sf_op_name(call->issue.op->type));
     double start_s = since(&h->start);
     sf_status st = op(&h->ctx, call);
+    if (sf_op_kind_of(call->issue.op->type) == SF_KIND_COMM) { /* a collective starts when its ranks have met */
+        struct timespec met = sf_comm_met(h->ctx.setup->comm);
+        start_s = between(&h->start, &met);
+    }
     call->time->start_s = start_s;
     call->time->end_s = since(&h->start);
     return st;

@@ -368,6 +368,7 @@ static sf_status shared_call(sf_comm *comm, const sf_comm_args *a)
     SF_TRY(place_of(self, a->out, &c.out));
     self->region->seats[comm->rank].cards[a->group] = c;
     SF_TRY(meet_group(self, a));
+    clock_gettime(CLOCK_MONOTONIC, &comm->met);
     SF_TRY(check_cards(self, a));
     return collectives[a->op](self, a);
 }

@@ -125,6 +125,7 @@ static void bad_input_is_found_before_anything_runs(void **state)
         { "", "--set model.vocab_size=100 --data job.json", "text needs a vocabulary of at least 256" },
         { "", "--poison maybe", "--poison is planned or spread, not 'maybe'" },
         { "", "--steps 0", "train.steps" },
+        { "", "--model llama-2-70b --seq-len 128", "of host memory and" }, /* 69e9 parameters of 16 B */
         { "", "--set train.seq_len=65", "seq_len" },
         { "OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_RANK=0", "--strategy ddp --gpus 2", "the job has 2 ranks" },
         { "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0", "--strategy dp --gpus 2", "start it without mpirun" },
@@ -213,13 +214,23 @@ static void a_device_that_is_too_small_ends_all_ranks_cleanly(void **state)
     }
 }
 
-static void a_loss_that_is_no_number_is_told_once(void **state)
+static int times_told(const char *text)
+{
+    int n = 0;
+    for (const char *at = complaints; (at = strstr(at, text)) != NULL; at++)
+        n++;
+    return n;
+}
+
+static void what_all_ranks_find_wrong_is_told_once(void **state)
 {
     (void)state;
+    assert_int_equal(run("", "--gpus 3 --strategy ddp --model llama-2-70b --seq-len 128"), 2);
+    assert_int_equal(times_told("of host memory and"), 1);
+    assert_int_equal(run("mpirun -q --allow-run-as-root --oversubscribe -np 3", "--gpus 2 --strategy ddp"), 2);
+    assert_int_equal(times_told("the job has 2 ranks (cluster.gpus_per_node times cluster.nodes) and 3 were started"), 1);
     assert_int_equal(run("", "--gpus 2 --strategy ddp --set train.lr=1e6 --steps 50 -o nan.json"), 3);
-    char *told = strstr(complaints, "the loss of step ");
-    assert_non_null(told);
-    assert_null(strstr(told + 1, "the loss of step "));
+    assert_int_equal(times_told("the loss of step "), 1);
 }
 
 /* ---- ranks that die ---- */
@@ -370,7 +381,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(accumulated_gradients_are_the_same_bits_too),
         cmocka_unit_test(messages_and_shared_memory_give_the_same_bits),
         cmocka_unit_test(a_device_that_is_too_small_ends_all_ranks_cleanly),
-        cmocka_unit_test(a_loss_that_is_no_number_is_told_once),
+        cmocka_unit_test(what_all_ranks_find_wrong_is_told_once),
         cmocka_unit_test(a_killed_rank_ends_the_others_within_ten_seconds_and_what_was_measured_is_saved),
         cmocka_unit_test(a_run_that_is_told_to_end_saves_and_ends),
     };
