@@ -22,6 +22,7 @@ enum {
     X(program, "program", "print the step program of a job")                                       \
     X(model, "model", "what was understood of a model: parameters, tensors, FLOPs")                \
     X(run, "run", "really train a job and measure it")                                             \
+    X(compare, "compare", "the same job under every strategy, side by side")                       \
     X(validate, "validate", "predict, run, compare: tables, plots and a page")                     \
     X(calibrate, "calibrate", "measure this machine into a profile")                               \
     X(version, "version", "print the version and what this build can do")

@@ -1,4 +1,4 @@
-/* reports/validate.h: one job predicted, really run, and read back: an entry of a report.
+/* reports/validate.h: one job predicted and, if wanted, really run and read back: an entry of a report.
  *
  * The run is a child process (`shardfit run`), so that a crash or a lost rank costs one entry, not the
  * report. Its outcome and its words are kept in DIR/runs/NAME.json and NAME.log.
@@ -14,7 +14,8 @@ typedef struct {
     const sf_override *overrides;
     size_t n_overrides;
     const char *profile;        /* NULL: the default one                                       */
-    const char *measured;       /* an outcome measured before; NULL: run now                   */
+    bool run;                   /* measure too: by a run, or                                   */
+    const char *measured;       /* by an outcome that a run left before (NULL: run now)        */
     const char *directory;      /* of the report                                               */
     bool best;                  /* hold predictions against the fastest step, not the median   */
 } sf_validation;
