@@ -8,18 +8,22 @@
 #include "reports/commands.h"
 #include "reports/job_options.h"
 #include "reports/load_profile.h"
+#include "reports/plots.h"
 #include "sim/predict.h"
 #include "sim/trace.h"
 
 typedef struct {
     sf_job_options job;
-    const char *profile, *trace;
+    const char *profile, *trace, *memory_plot;
     bool json, every_rank;
 } arguments;
+
+enum { KEY_MEMORY_PLOT = 3200 };
 
 static const struct argp_option options[] = {
     { "json", 'j', 0, 0, "print the outcome as JSON", 0 },
     { "trace", 't', "FILE", 0, "write the step's timeline for chrome://tracing or ui.perfetto.dev", 0 },
+    { "memory-plot", KEY_MEMORY_PLOT, "FILE", 0, "draw device memory over the step: FILE.svg or FILE.png", 0 },
     { "profile", 'p', "FILE", 0, "measurements of this machine (default: where calibrate put them)", 0 },
     { "every-rank", 'e', 0, 0, "simulate each rank rather than one of each kind", 0 },
     { 0 },
@@ -32,6 +36,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->job; return 0;
     case 'j': a->json = true; return 0;
     case 't': a->trace = arg; return 0;
+    case KEY_MEMORY_PLOT: a->memory_plot = arg; return 0;
     case 'p': a->profile = arg; return 0;
     case 'e': a->every_rank = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -118,6 +123,8 @@ static sf_status predict_one(const arguments *a, const sf_job *job, sf_arena *ar
         if (st.code != SF_OK)
             goto release;
     }
+    if (a->memory_plot != NULL)
+        SF_TRY_GOTO(st, sf_plot_memory_file(&outcome, a->memory_plot, arena), release);
     if (a->json) {
         json_t *described = sf_job_to_json(job), *json = sf_outcome_to_json(&outcome, described);
         json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(12));

@@ -1,5 +1,6 @@
 #include "reports/plots.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -112,4 +113,41 @@ sf_status sf_plots_write(const sf_report *report, const char *dir, sf_arena *are
     for (size_t i = 0; i < report->n_entries; i++)
         SF_TRY(plots_of_entry(&report->entries[i], dir, arena, out));
     return SF_SUCCESS;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+sf_status sf_plot_memory_file(const sf_outcome *outcome, const char *path, sf_arena *arena)
+{
+    bool measured = outcome->kind != NULL && strcmp(outcome->kind, "measured") == 0, svg = ends_with(path, ".svg");
+    static const char *const made[] = { "memory.gp", "memory.dat", "memory.svg", "memory.png", "memory-narrow.svg", "gnuplot.log" };
+    char dir[] = "/tmp/shardfit-plot-XXXXXX", *bytes;
+    sf_plot_data d = { 0 };
+    size_t len;
+    sf_status st = SF_SUCCESS;
+
+    if (!svg && !ends_with(path, ".png"))
+        return SF_FAIL(SF_EINVAL, "cannot plot to '%s': its name must end in .svg or .png", path);
+    if (!sf_plot_memory_line(measured ? NULL : outcome, measured ? outcome : NULL, arena, &d)) {
+        free_data(&d);
+        return SF_FAIL(SF_EINVAL, "cannot plot memory to '%s': the outcome has no memory line", path);
+    }
+    if (mkdtemp(dir) == NULL) {
+        free_data(&d);
+        return SF_FAIL(SF_EIO, "cannot make a directory like '%s' to plot in", dir);
+    }
+    st = render(dir, "memory", "memory_line", &d, arena);
+    if (st.code == SF_OK)
+        st = sf_file_read(sf_arena_printf(arena, "%s/memory.%s", dir, svg ? "svg" : "png"), 64u << 20, arena, &bytes, &len);
+    if (st.code == SF_OK)
+        st = sf_file_write(path, bytes, len);
+    for (size_t i = 0; i < sizeof made / sizeof made[0]; i++)
+        unlink(sf_arena_printf(arena, "%s/%s", dir, made[i]));
+    rmdir(dir);
+    free_data(&d);
+    return st;
 }

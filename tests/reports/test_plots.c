@@ -121,6 +121,24 @@ static void without_gnuplot_the_message_names_the_package(void **state)
     assert_non_null(strstr(contents("compare.csv"), "zero3,memory,peak allocated"));
 }
 
+static void the_memory_of_one_outcome_goes_where_it_is_wanted(void **state)
+{
+    (void)state;
+    sf_outcome o;
+    if (!have_gnuplot())
+        skip();
+    sf_fake_outcome("fsdp", false, &arena, &o);
+    sf_status st = sf_plot_memory_file(&o, sf_arena_printf(&arena, "%s/mine.svg", dir), &arena);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    assert_non_null(strstr(contents("mine.svg"), "</svg>"));
+    assert_int_equal(sf_plot_memory_file(&o, sf_arena_printf(&arena, "%s/mine.png", dir), &arena).code, SF_OK);
+    assert_memory_equal(contents("mine.png") + 1, "PNG", 3);
+    st = sf_plot_memory_file(&o, sf_arena_printf(&arena, "%s/mine.pdf", dir), &arena);
+    assert_int_equal(st.code, SF_EINVAL);
+    assert_non_null(strstr(st.msg, ".svg or .png"));
+}
+
 static void a_failing_script_gives_gnuplots_words(void **state)
 {
     (void)state;
@@ -189,6 +207,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(odd_names_do_not_break_the_scripts, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_report_without_data_has_no_plots, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(without_gnuplot_the_message_names_the_package, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(the_memory_of_one_outcome_goes_where_it_is_wanted, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_failing_script_gives_gnuplots_words, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(boxes_too_thin_to_tell_apart_become_one, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(an_inlined_svg_keeps_to_itself, make_dir, remove_dir),

@@ -1,4 +1,4 @@
-/* tests/reports/test_validate.c: the command `shardfit validate`, run as a user runs it. $SHARDFIT is the
+/* tests/reports/test_validate.c: the commands `shardfit validate` and `compare`, run as a user runs them. $SHARDFIT is the
  * program, $SHARDFIT_JOB a job of two devices that takes well under a second. Times are not judged here. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,12 +48,16 @@ static char *contents(const char *name)
     return text;
 }
 
-/* `shardfit validate ...` with up to eight more arguments; words go to DIR/out and DIR/err. */
-static int validate(const char *const more[8])
+/* `shardfit COMMAND -o DIR/report ...` with up to eight more arguments; words go to DIR/out and DIR/err. */
+static int call(const char *command, const char *const more[8])
 {
-    const char *argv[16] = { getenv("SHARDFIT"), "validate", "-o", in_dir("report"), "--time-bar", "1e9" };
+    const char *argv[16] = { getenv("SHARDFIT"), command, "-o", in_dir("report") };
     sf_process_end end;
-    size_t n = 6;
+    size_t n = 4;
+    if (strcmp(command, "validate") == 0) {
+        argv[n++] = "--time-bar";
+        argv[n++] = "1e9";
+    }
     for (size_t i = 0; i < 8 && more[i] != NULL; i++)
         argv[n++] = more[i];
     sf_status st = sf_process_run(&(sf_process){ .argv = argv, .stdout_path = in_dir("out"), .stderr_path = in_dir("err"), .timeout_s = 100 }, &end);
@@ -61,7 +65,8 @@ static int validate(const char *const more[8])
         fail_msg("%s", st.msg);
     return end.exit_code;
 }
-#define VALIDATE(...) validate((const char *const[8]){ __VA_ARGS__ })
+#define VALIDATE(...) call("validate", (const char *const[8]){ __VA_ARGS__ })
+#define COMPARE(...) call("compare", (const char *const[8]){ __VA_ARGS__ })
 
 /* Bytes and calls of a real run are those of the accountant, or the exit code is 1. */
 static void a_real_run_is_compared_and_reported(void **state)
@@ -121,6 +126,20 @@ static void what_does_not_fit_must_not_fit_in_the_run_either(void **state)
     assert_non_null(strstr(contents("report/compare.csv"), "does not fit: allocation"));
 }
 
+static void every_strategy_is_compared_side_by_side(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = { "dp", "ddp", "fsdp", "zero1", "zero2", "zero3" };
+    if (COMPARE(getenv("SHARDFIT_JOB")) != 0)
+        fail_msg("%s%s", contents("out"), contents("err"));
+    for (size_t i = 0; i < sizeof strategies / sizeof strategies[0]; i++)
+        assert_non_null(strstr(contents("report/compare.csv"), sf_arena_printf(&arena, "\n%s,memory,peak allocated", strategies[i])));
+    assert_non_null(strstr(contents("report/report.html"), "shardfit comparison"));
+    assert_int_equal(COMPARE(getenv("SHARDFIT_JOB"), "--device-memory", "0.0002"), 1);
+    assert_non_null(strstr(contents("out"), "No strategy fits"));
+    assert_int_equal(COMPARE(getenv("SHARDFIT_JOB"), "--strategies", "zero9"), 2);
+}
+
 static void wrong_usage_is_told(void **state)
 {
     (void)state;
@@ -139,6 +158,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_real_run_is_compared_and_reported, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(strategies_are_entries_of_one_report, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_does_not_fit_must_not_fit_in_the_run_either, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(every_strategy_is_compared_side_by_side, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(wrong_usage_is_told, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
