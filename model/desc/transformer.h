@@ -21,7 +21,7 @@
 
 typedef enum { SF_POS_LEARNED, SF_POS_ROTARY, SF_POS_ALIBI, SF_POS_NONE } sf_position;
 typedef enum { SF_NORM_LAYERNORM, SF_NORM_RMSNORM, SF_NORM_PLAIN } sf_norm; /* PLAIN: LayerNorm without parameters */
-typedef enum { SF_ACTIVATION_GELU_TANH, SF_ACTIVATION_GELU_ERF, SF_ACTIVATION_RELU, SF_ACTIVATION_SILU } sf_activation;
+typedef enum { SF_ACTIVATION_GELU_TANH, SF_ACTIVATION_GELU_ERF, SF_ACTIVATION_RELU, SF_ACTIVATION_SILU, SF_ACTIVATION_RELU2, SF_ACTIVATION_XIELU } sf_activation;
 
 typedef struct {
     const char *name;        /* the catalogue's, the file's, or "model"                         */
@@ -38,8 +38,9 @@ typedef struct {
     bool gated;              /* SwiGLU, GeGLU: gate and up                                      */
     bool tied;               /* the head is the embedding table                                 */
     bool qkv_bias, out_bias, mlp_bias, norm_bias, head_bias;
-    bool qk_norm;            /* norm of query and key (see qk_norm_width)                       */
+    bool qk_norm;            /* norm of query and key                                           */
     bool qk_norm_full;       /* over all heads' width (OLMo2), else over head_dim (Qwen3)       */
+    bool qk_norm_bias;       /* a LayerNorm with bias (Phi, Persimmon)                          */
     bool fused_qkv;          /* one tensor for q, k, v                                          */
     bool fused_gate_up;      /* one tensor for gate and up (Phi-3)                              */
     bool transposed;         /* Conv1D weights                                                  */
@@ -49,19 +50,30 @@ typedef struct {
     bool no_final_norm;
     bool embedding_norm;     /* BLOOM                                                           */
     int64_t embed_dim;       /* width of the token table where it differs from hidden (OPT-350m), else hidden */
-    int64_t sliding_window;  /* 0: none                                                         */
-    double dropout;
+    int64_t sliding_window;  /* tokens that a windowed layer looks back; 0: no layer is windowed */
+    double embedding_scale;  /* embeddings are multiplied by it (Gemma: sqrt(hidden)); else 1   */
+    double attention_softcap, final_softcap; /* tanh caps of scores and logits (Gemma 2); 0: none */
+    double dropout;          /* of residuals                                                    */
     /* mixture of experts; n_experts 0: dense */
     int n_experts, top_k, n_shared_experts;
     int64_t expert_ffn, shared_ffn;
     int first_dense_layers;
-    int moe_every;           /* layer l >= first_dense_layers is MoE if (l - first) % moe_every == 0; >= 1 */
     bool router_bias, expert_bias, shared_gate;
+    bool fused_experts;      /* one tensor for all experts (gpt-oss), else one an expert        */
     /* multi-head latent attention (DeepSeek); kv_lora_rank 0: ordinary */
     int64_t q_lora_rank, kv_lora_rank, qk_nope_dim, qk_rope_dim, v_dim;
+    const uint8_t *layer_kinds; /* [n_layers] of SF_LAYER_*                                     */
+    const struct sf_layout *layout; /* names and order of the tensors                           */
     const char **warnings;   /* what was not understood and may matter                          */
     size_t n_warnings, cap_warnings;
 } sf_transformer;
+
+/* What differs between the layers of one model. */
+enum {
+    SF_LAYER_MOE = 1,      /* experts instead of one MLP                */
+    SF_LAYER_WINDOWED = 2, /* attention looks back sliding_window only  */
+    SF_LAYER_KINDS = 4
+};
 
 /* ---- tensors ---- */
 
@@ -77,12 +89,14 @@ typedef enum { SF_PLACE_EMBED, SF_PLACE_BLOCK, SF_PLACE_FINAL, SF_PLACE_HEAD } s
     X(K_B, "k bias", 0) X(V_W, "v", 1) X(V_B, "v bias", 0)                                         \
     X(Q_DOWN, "q down", 1) X(Q_DOWN_NORM, "q down norm", 0) X(KV_DOWN, "kv down", 1)               \
     X(KV_DOWN_NORM, "kv down norm", 0) X(KV_UP, "kv up", 1)                                        \
-    X(Q_NORM, "q norm", 0) X(K_NORM, "k norm", 0) X(SINKS, "attention sinks", 0)                   \
+    X(Q_NORM, "q norm", 0) X(Q_NORM_B, "q norm bias", 0) X(K_NORM, "k norm", 0)                     \
+    X(K_NORM_B, "k norm bias", 0) X(SINKS, "attention sinks", 0)                                    \
     X(OUT_W, "attention output", 1) X(OUT_B, "attention output bias", 0)                           \
     X(NORM2_W, "mlp norm", 0) X(NORM2_B, "mlp norm bias", 0) X(NORM3_W, "third norm", 0)           \
     X(NORM4_W, "fourth norm", 0)                                                                   \
     X(GATE_W, "gate", 1) X(GATE_B, "gate bias", 0) X(UP_W, "up", 1) X(UP_B, "up bias", 0)          \
     X(GATE_UP_W, "gate and up", 1) X(DOWN_W, "down", 1) X(DOWN_B, "down bias", 0)                  \
+    X(ACT_PARAM, "activation parameters", 0)                                                       \
     X(ROUTER_W, "router", 1) X(ROUTER_B, "router bias", 0) X(EXPERT_W, "experts", 1)               \
     X(EXPERT_B, "experts' biases", 0) X(SHARED_W, "shared experts", 1) X(SHARED_GATE, "shared expert gate", 1) \
     X(NORMF_W, "final norm", 0) X(NORMF_B, "final norm bias", 0)                                   \
@@ -98,7 +112,7 @@ typedef struct {
     sf_role role;
     sf_place_of_tensor place;
     int layer;          /* -1 outside blocks                                                    */
-    int copies;         /* tensors of this shape in a row (experts): 1 otherwise                */
+    int copies;         /* tensors of this shape and role, one an expert ("*" in the name): 1 otherwise */
     int ndim;
     uint64_t shape[3];
     uint64_t numel;     /* of one                                                               */
@@ -106,16 +120,27 @@ typedef struct {
 } sf_tensor;
 
 typedef struct {
-    sf_tensor *items;   /* in the order of named_parameters()                                   */
+    sf_tensor *items;   /* in the order of named_parameters(); experts are gathered by shape    */
     size_t count, cap;
 } sf_tensor_list;
 
 /* All tensors; a tied head is listed once, as the embedding. */
 void sf_transformer_tensors(const sf_transformer *m, sf_arena *arena, sf_tensor_list *out);
 
+/* The same without repeating the blocks: what lies outside them, and one list for each kind of layer
+ * that the model has (layer numbers in it are those of the first such layer). */
+typedef struct {
+    sf_tensor_list outside;
+    sf_tensor_list block[SF_LAYER_KINDS]; /* by layer_kinds[]; count 0: no such layer           */
+    int n_layers[SF_LAYER_KINDS];         /* layers of that kind                                */
+} sf_tensor_kinds;
+void sf_transformer_tensor_kinds(const sf_transformer *m, sf_arena *arena, sf_tensor_kinds *out);
+
 uint64_t sf_transformer_params(const sf_transformer *m);
 uint64_t sf_transformer_active_params(const sf_transformer *m); /* MoE: those that one token uses */
 bool sf_transformer_layer_is_moe(const sf_transformer *m, int layer);
+/* Tokens that a layer's attention looks back; 0: all. */
+int64_t sf_transformer_layer_window(const sf_transformer *m, int layer);
 
 /* ---- readers ---- */
 

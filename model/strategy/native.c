@@ -25,6 +25,10 @@ static sf_status check_model(const sf_transformer *m)
         return refuse(m, "gates other than SiLU");
     if (!m->gated && m->activation == SF_ACTIVATION_SILU)
         return refuse(m, "SiLU without a gate");
+    if (m->activation == SF_ACTIVATION_RELU2 || m->activation == SF_ACTIVATION_XIELU)
+        return refuse(m, "its activation");
+    if (m->embedding_scale != 1 || m->attention_softcap > 0 || m->final_softcap > 0)
+        return refuse(m, "scaled embeddings or capped logits");
     if (m->sliding_window > 0)
         return refuse(m, "sliding-window attention");
     if (m->head_bias)

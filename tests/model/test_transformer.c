@@ -10,6 +10,7 @@
 
 #include "model/base/csv.h"
 #include "model/base/text.h"
+#include "model/desc/catalogue.h"
 #include "model/desc/gpu.h"
 #include "model/desc/json.h"
 #include "model/desc/transformer.h"
@@ -68,6 +69,49 @@ static void names_are_found_however_they_are_written(void **state)
     sf_status st = sf_transformer_find("llama-2-7bb", &arena, &m);
     assert_int_equal(st.code, SF_EINVAL);
     assert_non_null(strstr(st.msg, "llama-2-7b"));
+    sf_arena_free(&arena);
+}
+
+/* Every file of the catalogue is read, without anything in it that is not understood but what is set
+ * aside knowingly; totals as model cards state them. */
+static void the_catalogue_is_read_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint64_t parameters;
+    } cards[] = {
+        { "pythia-70m", 70426624 }, { "pythia-2.8b", 2775208960 }, { "pythia-6.9b", 6857302016 }, { "opt-350m", 331196416 }, { "opt-2.7b", 2651596800 },
+        { "opt-13b", 12853473280 }, { "opt-1.3b", 1315758080 }, { "opt-30b", 29974540288 }, { "qwen2.5-14b", 14770033664 }, { "qwen3-32b", 32762123264 },
+        { "gemma-2-9b", 9241705984 }, { "bloom-1b1", 1065314304 }, { "bloom-3b", 3002557440 }, { "phi-3-medium", 13960238080 },
+        { "dbrx", 131596523520 }, { "chatglm3-6b", 6243584000 }, { "gpt-neo-2.7b", 2651307520 }, { "google/gemma-2-9b", 9241705984 },
+    };
+    sf_arena arena = { 0 };
+    sf_transformer m;
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++) {
+        sf_status st = sf_transformer_find(cards[i].name, &arena, &m);
+        if (st.code != SF_OK)
+            fail_msg("%s", st.msg);
+        if (sf_transformer_params(&m) != cards[i].parameters)
+            fail_msg("%s: %llu parameters", cards[i].name, (unsigned long long)sf_transformer_params(&m));
+    }
+    char *text = NULL, *line_state = NULL;
+    size_t n = 0;
+    assert_int_equal(sf_file_read(sf_catalogue_path(&arena, "models/models.txt"), 1 << 20, &arena, &text, NULL).code, SF_OK);
+    for (char *line = strtok_r(text, "\n", &line_state); line != NULL; line = strtok_r(NULL, "\n", &line_state)) {
+        char *state_of_line = NULL, *file = strtok_r(line, " ", &state_of_line);
+        if (file[0] == '#')
+            continue;
+        for (char *alias; (alias = strtok_r(NULL, " ", &state_of_line)) != NULL; n++) {
+            sf_status st = sf_transformer_find(alias, &arena, &m);
+            if (st.code != SF_OK)
+                fail_msg("%s", st.msg);
+            for (size_t w = 0; w < m.n_warnings; w++)
+                if (strstr(m.warnings[w], "is not") != NULL && strstr(m.warnings[w], "model_type is not stated") == NULL)
+                    fail_msg("%s: %s", alias, m.warnings[w]);
+        }
+    }
+    assert_true(n > 180);
     sf_arena_free(&arena);
 }
 
@@ -210,6 +254,7 @@ int main(void)
         cmocka_unit_test(every_config_has_its_published_parameter_count),
         cmocka_unit_test(a_mixture_counts_the_experts_that_one_token_uses),
         cmocka_unit_test(names_are_found_however_they_are_written),
+        cmocka_unit_test(the_catalogue_is_read_whole),
         cmocka_unit_test(bad_configs_say_what_is_wrong),
         cmocka_unit_test(numbers_may_be_written_loosely),
         cmocka_unit_test(damaged_configs_are_read_or_refused),
