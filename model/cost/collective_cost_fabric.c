@@ -1,0 +1,111 @@
+/* The fabric from what is known of a machine, with these defaults for what is not:
+ *   intra link   NVSwitch for SXM-class cards with NVLink (cube mesh for Volta, superchips C2C), NVLink
+ *                pairs for bridged PCIe cards when two take part (more: PCIe), none for GeForce from
+ *                Ada on (no peer to peer: through host memory), else PCIe through the CPU
+ *   NICs         for several nodes one per GPU (two GPUs on one for V100), InfiniBand of the class
+ *                usual for the card: 100 Gb/s up to Volta, 200 Ampere, 400 Hopper and Blackwell, 800
+ *                for Blackwell Ultra (inputs/links.csv, rows "node"); a PCIe card: one NIC of 100 Gb/s
+ *   GPUDirect    yes for data-centre cards, no for GeForce and workstation cards
+ *   CPU          ARM for Grace, else Intel
+ */
+#define _GNU_SOURCE /* strcasestr */
+#include <string.h>
+
+#include "model/cost/collective_cost.h"
+
+/* The name has this word, or the beginning of one: "SXM" in "A100 SXM4 80GB". */
+static bool names(const sf_gpu *gpu, const char *word)
+{
+    return (gpu->name != NULL && strcasestr(gpu->name, word) != NULL) ||
+           (gpu->smi_name != NULL && strcasestr(gpu->smi_name, word) != NULL);
+}
+
+static bool is_geforce(const sf_gpu *gpu)
+{
+    return names(gpu, "GeForce") || names(gpu, "TITAN");
+}
+
+static bool is_superchip(const sf_gpu *gpu)
+{
+    return names(gpu, "GH200") || names(gpu, "GB200") || names(gpu, "GB300");
+}
+
+static sf_intra_link usual_link(const sf_gpu *gpu, int sm, int gpus)
+{
+    bool bridged = gpu->nvlink_Bps > 0 && (names(gpu, "PCIe") || names(gpu, "NVL") || is_geforce(gpu) || names(gpu, "RTX") ||
+                                           names(gpu, "A40") || names(gpu, "A30"));
+    if (names(gpu, "NVL72") || names(gpu, "GB200") || names(gpu, "GB300"))
+        return SF_INTRA_NVSWITCH;
+    if (names(gpu, "GH200"))
+        return SF_INTRA_C2C;
+    if (gpu->nvlink_Bps > 0 && !bridged)
+        return sm < 80 && !names(gpu, "SXM3") ? SF_INTRA_NVLINK_MESH : SF_INTRA_NVSWITCH;
+    if (bridged && gpus <= 2)
+        return SF_INTRA_NVLINK_PAIRS;
+    if (is_geforce(gpu) && sm >= 75)
+        return SF_INTRA_SHM; /* GeForce drivers have no peer to peer by PCIe since Turing */
+    return bridged ? SF_INTRA_NVLINK_PAIRS : SF_INTRA_PCIE_CPU;
+}
+
+static double usual_nic_gbit(const sf_gpu *gpu, int sm, sf_intra_link link)
+{
+    if (link != SF_INTRA_NVSWITCH && link != SF_INTRA_C2C && link != SF_INTRA_NVLINK_MESH)
+        return 100;
+    if (names(gpu, "GH200"))
+        return 200;
+    if (names(gpu, "B300") || names(gpu, "GB300"))
+        return 800;
+    return sm >= 90 ? 400 : sm >= 80 ? 200 : 100;
+}
+
+void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_comm_fabric *out)
+{
+    int sm = (int)(gpu->compute_capability * 10 + .5);
+    *out = (sf_comm_fabric){
+        .sm = sm,
+        .gpus_per_node = gpus_per_node,
+        .nodes = nodes,
+        .domain_gpus = gpus_per_node,
+        .nvlink_Bps = gpu->nvlink_Bps,
+        .pcie_gen = gpu->pcie_gen > 0 ? gpu->pcie_gen : 4,
+        .pcie_lanes = gpu->pcie_lanes > 0 ? gpu->pcie_lanes : 16,
+        .gpus_per_uplink = 1,
+        .nic = SF_NIC_IB,
+        .gpudirect = !is_geforce(gpu),
+        .cpu = is_superchip(gpu) || names(gpu, "GB10") ? SF_CPU_ARM : SF_CPU_INTEL,
+        .gpus_per_process = 1,
+    };
+    out->intra = usual_link(gpu, sm, gpus_per_node);
+    if ((names(gpu, "GB200") || names(gpu, "GB300")) && gpus_per_node * nodes > gpus_per_node && 72 % gpus_per_node == 0)
+        out->domain_gpus = 72;
+    bool per_gpu = out->intra == SF_INTRA_NVSWITCH || out->intra == SF_INTRA_C2C;
+    out->nics_per_node = per_gpu ? gpus_per_node : out->intra == SF_INTRA_NVLINK_MESH && gpus_per_node > 1 ? gpus_per_node / 2 : 1;
+    out->nic_gbit = usual_nic_gbit(gpu, sm, out->intra);
+}
+
+sf_status sf_comm_fabric_check(const sf_comm_fabric *f)
+{
+    if (f->gpus_per_node < 1 || f->nodes < 1)
+        return SF_FAIL(SF_EINVAL, "%d GPUs per node on %d nodes: both must be at least 1", f->gpus_per_node, f->nodes);
+    if (f->nodes > 1 && (f->nics_per_node < 1 || !(f->nic_gbit > 0)))
+        return SF_FAIL(SF_EINVAL, "%d nodes need a network: give the NICs per node and their Gb/s", f->nodes);
+    if (f->domain_gpus < f->gpus_per_node || f->domain_gpus % f->gpus_per_node != 0)
+        return SF_FAIL(SF_EINVAL, "an NVLink domain of %d GPUs is no multiple of %d GPUs per node", f->domain_gpus, f->gpus_per_node);
+    if ((f->intra == SF_INTRA_NVSWITCH || f->intra == SF_INTRA_NVLINK_MESH || f->intra == SF_INTRA_C2C) && !(f->nvlink_Bps > 0) &&
+        f->gpus_per_node > 1)
+        return SF_FAIL(SF_EINVAL, "link '%s' needs a GPU with NVLink; try 'pix', 'phb' or 'shm'", sf_intra_link_name(f->intra));
+    return SF_SUCCESS;
+}
+
+sf_status sf_comm_group_check(const sf_comm_fabric *f, const sf_comm_group *g)
+{
+    if (g->ranks < 1 || g->ranks_per_node < 1 || g->concurrent_groups < 1)
+        return SF_FAIL(SF_EINVAL, "a group of %d ranks, %d per node, %d at once: all must be at least 1", g->ranks,
+                       g->ranks_per_node, g->concurrent_groups);
+    if (g->ranks % g->ranks_per_node != 0)
+        return SF_FAIL(SF_EINVAL, "%d ranks are no multiple of %d ranks per node", g->ranks, g->ranks_per_node);
+    if (g->ranks_per_node * g->concurrent_groups > f->gpus_per_node || g->ranks / g->ranks_per_node > f->nodes)
+        return SF_FAIL(SF_EINVAL, "%d group(s) of %d ranks with %d per node do not fit %d node(s) of %d GPUs", g->concurrent_groups,
+                       g->ranks, g->ranks_per_node, f->nodes, f->gpus_per_node);
+    return SF_SUCCESS;
+}
