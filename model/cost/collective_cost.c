@@ -98,6 +98,36 @@ static int index_of(const char *const *names, int count, const char *name)
     return count;
 }
 
+static unsigned mask_of(const char *const *names, int count, const char *list)
+{
+    unsigned mask = 0;
+    bool negated = *list == '^';
+    for (const char *at = list + negated; *at != '\0';) {
+        size_t n = strcspn(at, ",");
+        char word[32];
+        if (n >= sizeof word)
+            return 0;
+        memcpy(word, at, n);
+        word[n] = '\0';
+        int i = index_of(names, count, word);
+        if (i == count)
+            return 0;
+        mask |= 1u << i;
+        at += n + (at[n] == ',');
+    }
+    return negated ? ((1u << count) - 1) & ~mask : mask;
+}
+
+unsigned sf_nccl_algos_of(const char *list)
+{
+    return mask_of(algos, SF_ALGO_COUNT, list);
+}
+
+unsigned sf_nccl_protos_of(const char *list)
+{
+    return mask_of(protos, SF_PROTO_COUNT, list);
+}
+
 sf_intra_link sf_intra_link_by_name(const char *name)
 {
     return (sf_intra_link)index_of(links, SF_INTRA_COUNT, name);
@@ -144,10 +174,10 @@ static sf_status model_plan(const sf_comm_fabric *fabric, const sf_comm_group *g
         for (int a = 0; a < SF_ALGO_COUNT; a++)
             for (int p = 0; p < SF_PROTO_COUNT; p++)
                 if (out->tuning.of[op][a][p].algbw_GBs > 0)
-                    sf_nccl_timing_of(physics, fabric, &out->shape, &out->graphs[a], (sf_collective)op, (sf_nccl_algo)a,
-                                      (sf_nccl_proto)p, &out->tuned[op][a][p]);
+                    sf_nccl_timing_of(physics, fabric, &out->shape, &out->tuning.of[op][a][p], (sf_collective)op,
+                                      (sf_nccl_algo)a, (sf_nccl_proto)p, &out->tuned[op][a][p]);
     for (int op = SF_NCCL_TUNED; op < SF_COLL_COUNT; op++)
-        sf_nccl_timing_of(physics, fabric, &out->shape, &out->graphs[SF_ALGO_RING], (sf_collective)op, SF_ALGO_P2P,
+        sf_nccl_timing_of(physics, fabric, &out->shape, NULL, (sf_collective)op, SF_ALGO_P2P,
                           SF_PROTO_SIMPLE, &out->p2p[op]);
     return SF_SUCCESS;
 }

@@ -111,6 +111,7 @@ typedef struct {
     bool collnet;            /* in-network reduction (IB SHARP plugin) is set up                    */
     sf_cpu_vendor cpu;
     int nccl_version;        /* 22703 is 2.27.3; 0 = not known: the newest tables                   */
+    unsigned algos, protos;  /* NCCL_ALGO, NCCL_PROTO: bits 1 << sf_nccl_algo, _proto; 0 = all      */
     int gpus_per_process;    /* one thread launches on so many GPUs (nccl-tests -g); 1 in training  */
 } sf_comm_fabric;
 
@@ -145,6 +146,9 @@ const char *sf_collective_redop(sf_collective op);
 sf_collective sf_collective_by_name(const char *name);
 const char *sf_nccl_algo_name(sf_nccl_algo algo);
 const char *sf_nccl_proto_name(sf_nccl_proto proto);
+/* "Ring,Tree" or "^LL,LL128", as NCCL_ALGO and NCCL_PROTO take them; 0 if a name is unknown. */
+unsigned sf_nccl_algos_of(const char *list);
+unsigned sf_nccl_protos_of(const char *list);
 const char *sf_intra_link_name(sf_intra_link link);
 sf_intra_link sf_intra_link_by_name(const char *name); /* SF_INTRA_COUNT if none */
 const char *sf_nic_kind_name(sf_nic_kind kind);

@@ -71,7 +71,7 @@ void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_com
         .pcie_lanes = gpu->pcie_lanes > 0 ? gpu->pcie_lanes : 16,
         .gpus_per_uplink = 1,
         .nic = SF_NIC_IB,
-        .gpudirect = !is_geforce(gpu),
+        .gpudirect = !is_geforce(gpu), /* GB10: its memory is the host's */
         .cpu = is_superchip(gpu) || names(gpu, "GB10") ? SF_CPU_ARM : SF_CPU_INTEL,
         .gpus_per_process = 1,
     };

@@ -141,8 +141,9 @@ static void one_node(const sf_comm_fabric *f, const sf_nccl_shape *s, sf_nccl_gr
     out->exec_channels = capped(2 * out->channels);
 }
 
-/* Rings and trees over several nodes: channels are spread over the NICs, and must also fit the GPUs' links. */
-static void several_nodes(const sf_comm_fabric *f, const sf_nccl_shape *s, sf_nccl_graph *out)
+/* Rings and trees over several nodes: channels are spread over the NICs, and must also fit the GPUs'
+ * links. Inside the node a ring is as fast as between nodes; a tree may be faster (pass 2), up to twice. */
+static void several_nodes(const sf_comm_fabric *f, const sf_nccl_shape *s, bool ring, sf_nccl_graph *out)
 {
     const double *list = speed_list(f->sm, true);
     double intra = s->local_ranks > 1 ? s->nccl_gpu_GBs : 1e9;
@@ -164,11 +165,9 @@ static void several_nodes(const sf_comm_fabric *f, const sf_nccl_shape *s, sf_nc
         if (speed < .49 * nic)
             break;
     }
-    /* pass 2: inside the node the channels may be faster than between nodes */
-    double room = s->local_ranks > 1 ? s->nccl_gpu_GBs / out->channels : out->inter_GBs;
-    out->intra_GBs = fmax(out->inter_GBs, speed_below(speed_list(f->sm, false), room));
-    if (s->local_ranks == 1)
-        out->intra_GBs = out->inter_GBs;
+    out->intra_GBs = out->inter_GBs;
+    if (!ring && s->local_ranks > 1)
+        out->intra_GBs = fmax(out->inter_GBs, speed_below(speed_list(f->sm, false), fmin(s->nccl_gpu_GBs / out->channels, 2 * out->inter_GBs)));
     duplicate(f->sm, out);
     out->exec_channels = capped(2 * out->channels);
 }
@@ -202,13 +201,13 @@ void sf_nccl_graph_of(const sf_comm_fabric *f, const sf_nccl_shape *s, sf_nccl_a
     case SF_ALGO_COLLNET_CHAIN:
         if (!f->collnet || s->nodes < 2 || (algo == SF_ALGO_COLLNET_DIRECT && f->intra != SF_INTRA_NVSWITCH))
             break;
-        several_nodes(f, s, out);
+        several_nodes(f, s, false, out);
         break;
     default:
         if (s->nodes == 1)
             one_node(f, s, out);
         else
-            several_nodes(f, s, out);
+            several_nodes(f, s, algo != SF_ALGO_TREE, out);
         break;
     }
 }

@@ -170,6 +170,13 @@ static void nccl_message(reader *r, const char *line)
         log->gpudirect = 1;
     else if (strstr(line, "GDR 0") != NULL && log->gpudirect < 0)
         log->gpudirect = 0;
+    char word[64];
+    if ((at = find_word(line, "NCCL_ALGO set by environment to ")) != NULL && sscanf(at, "%63[A-Za-z0-9,^]", word) == 1)
+        log->algos = sf_nccl_algos_of(word);
+    if ((at = find_word(line, "NCCL_PROTO set by environment to ")) != NULL && sscanf(at, "%63[A-Za-z0-9,^]", word) == 1)
+        log->protos = sf_nccl_protos_of(word);
+    if (strcasestr(line, "Setting NCCL_PROTO to \"simple\"") != NULL)
+        log->protos = 1u << SF_PROTO_SIMPLE;
     if (strstr(line, "via SHM") != NULL)
         log->shm = true;
     if (strstr(line, "NET/IB : Using") != NULL) {

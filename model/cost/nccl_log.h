@@ -40,6 +40,7 @@ typedef struct {
     int nic;                  /* sf_nic_kind by what NCCL said it uses; -1: not told          */
     int nics;                 /* that NCCL said it uses; 0: not told                          */
     int gpudirect;            /* 0, 1; -1: not told                                           */
+    unsigned algos, protos;   /* NCCL_ALGO, NCCL_PROTO set by environment; 0: not told         */
     bool shm;                 /* NCCL said it goes through shared memory                      */
     const char **warnings;
     size_t n_warnings, cap_warnings;

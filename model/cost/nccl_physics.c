@@ -41,7 +41,7 @@ typedef struct {
     const double *v;
     const sf_comm_fabric *f;
     const sf_nccl_shape *s;
-    const sf_nccl_graph *g;
+    const sf_nccl_estimate *nccl;
     int family; /* 0 V, 1 A, 2 H, 3 B: the order of the rows of a class */
     sf_collective op;
     sf_nccl_algo algo;
@@ -53,10 +53,11 @@ static double of_family(const context *c, sf_nccl_constant first)
     return c->v[first + c->family];
 }
 
-/* NIC rows come in threes: EFF, LL_US, SIMPLE_US, in the order of SF_NIC_KINDS. */
+/* NIC rows come in sixes, in the order of SF_NIC_KINDS. */
+enum { NIC_EFF, NIC_LL_US, NIC_LL128_US, NIC_SIMPLE_US, NIC_TREE_RAMP_US, NIC_RAMP_US, NIC_COLUMNS };
 static double of_nic(const context *c, int column)
 {
-    return c->v[SF_NCCL_IB_EFF + 3 * (int)c->f->nic + column];
+    return c->v[SF_NCCL_IB_EFF + NIC_COLUMNS * (int)c->f->nic + column];
 }
 
 /* GB/s that one GPU really sends inside the node. */
@@ -79,7 +80,7 @@ static double link_GBs(const context *c, sf_nccl_constant nvlink_efficiency)
 /* GB/s that the group really sends out of one node. */
 static double node_nic_GBs(const context *c)
 {
-    double per_nic = c->s->nic_GBs * of_nic(c, 0);
+    double per_nic = c->s->nic_GBs * of_nic(c, NIC_EFF);
     if (c->f->nic == SF_NIC_TCP)
         per_nic = fmin(per_nic, c->v[SF_NCCL_TCP_NIC_MAX_GBS]);
     double all = per_nic * (c->s->nic_GBs > 0 ? c->s->node_nic_GBs / c->s->nic_GBs : 0);
@@ -91,14 +92,21 @@ static double node_nic_GBs(const context *c)
     return all;
 }
 
+/* NCCL before 2.18 was slower with small and medium sizes. */
+static bool old(const context *c)
+{
+    return c->f->nccl_version > 0 && c->f->nccl_version < 21800;
+}
+
 static double intra_hop_us(const context *c)
 {
+    double more = old(c) ? c->v[SF_NCCL_OLD_STEP_US] : 0;
     if (!c->s->nvlink)
         return c->proto == SF_PROTO_SIMPLE ? c->v[SF_NCCL_PCI_SIMPLE_HOP_US] : c->v[SF_NCCL_PCI_LL_HOP_US];
     switch (c->proto) {
     case SF_PROTO_LL: return of_family(c, SF_NCCL_LL_HOP_V_US);
-    case SF_PROTO_LL128: return of_family(c, SF_NCCL_LL128_HOP_V_US);
-    default: return of_family(c, SF_NCCL_SIMPLE_HOP_V_US);
+    case SF_PROTO_LL128: return of_family(c, SF_NCCL_LL128_HOP_V_US) + more;
+    default: return of_family(c, SF_NCCL_SIMPLE_HOP_V_US) + more;
     }
 }
 
@@ -110,12 +118,7 @@ static double intra_gap_us(const context *c)
 
 static double net_hop_us(const context *c)
 {
-    double ll = of_nic(c, 1), simple = of_nic(c, 2);
-    switch (c->proto) {
-    case SF_PROTO_LL: return ll;
-    case SF_PROTO_LL128: return ll + .25 * (simple - ll);
-    default: return simple;
-    }
+    return of_nic(c, NIC_LL_US + (int)c->proto);
 }
 
 static int log2_ceil(int x)
@@ -150,7 +153,7 @@ static course course_of(const context *c)
         way.net_hops = 2 * log2_ceil((int)k);
         way.intra = r > 1 ? 2 : 0;
         way.nic = tree_nic_share((int)k);
-        way.intra_GBs *= c->v[SF_NCCL_TREE_EFF];
+        way.intra_GBs *= c->v[c->s->nvlink ? SF_NCCL_TREE_EFF : SF_NCCL_TREE_EFF_PCI];
         break;
     case SF_ALGO_NVLS:
     case SF_ALGO_NVLS_TREE:
@@ -179,7 +182,7 @@ static course course_of(const context *c)
                    : c->op == SF_COLL_ALL_GATHER || c->op == SF_COLL_REDUCE_SCATTER ? c->v[SF_NCCL_LOCAL_COPY] : 0;
         way.intra_hops = steps - crossings;
         way.net_hops = crossings;
-        way.intra = r > 1 ? share + own / n : 0;
+        way.intra = r > 1 ? share + (c->s->nvlink ? own / n : 0) : 0;
         way.nic = k > 1 ? share : 0;
         break;
     }
@@ -199,20 +202,20 @@ static double wire_s_per_byte(const context *c, const course *way)
 }
 
 /* LL and LL128 reach less than the wire: NCCL's own figure times what was measured of it. */
-static void slow_protocols(const context *c, course *way)
+static double protocol_s_per_byte(const context *c, const course *way)
 {
-    double nccl;
+    double wire = wire_s_per_byte(c, way), eff = 1;
     if (c->proto == SF_PROTO_SIMPLE)
-        return;
-    if (!c->s->nvlink) {
-        way->intra_GBs *= .5 * c->v[SF_NCCL_PCI_LL_EFF];
-    } else {
-        nccl = c->proto == SF_PROTO_LL ? sf_nccl_ll_GBs(c->f->sm) * of_family(c, SF_NCCL_LL_EFF_V)
-             : fmin(.92 * c->s->nccl_gpu_GBs, c->g->channels * sf_nccl_ll128_channel_GBs(c->f->sm)) * of_family(c, SF_NCCL_LL128_EFF_V);
-        way->intra_GBs = fmin(way->intra_GBs * (c->proto == SF_PROTO_LL ? .5 : .94), nccl);
-    }
-    if (way->nic > 0)
-        way->nic /= c->proto == SF_PROTO_LL ? c->v[SF_NCCL_NET_LL_EFF] : 120. / 128;
+        return wire;
+    if (c->proto == SF_PROTO_LL128)
+        return fmax(wire * 128 / 120, c->s->nodes > 1 ? 0 : 1 / (1e9 * c->nccl->algbw_GBs * of_family(c, SF_NCCL_LL128_EFF_V)));
+    if (c->s->nodes > 1)
+        eff = c->v[c->s->nvlink || c->s->local_ranks == 1 ? SF_NCCL_NET_LL_EFF : SF_NCCL_PCI_NET_LL_EFF];
+    else if (c->s->nvlink)
+        eff = old(c) ? c->v[SF_NCCL_OLD_LL_EFF] : of_family(c, SF_NCCL_LL_EFF_V);
+    else
+        return fmax(wire * 2 / c->v[SF_NCCL_PCI_LL_EFF], way->intra / (1e9 * c->v[SF_NCCL_PCI_LL_MAX_GBS]));
+    return fmax(2 * wire, 1 / (1e9 * c->nccl->algbw_GBs * eff));
 }
 
 static context context_of(const sf_nccl_physics *physics, const sf_comm_fabric *f, const sf_nccl_shape *s)
@@ -221,11 +224,18 @@ static context context_of(const sf_nccl_physics *physics, const sf_comm_fabric *
                       .family = f->sm >= 100 ? 3 : f->sm >= 90 ? 2 : f->sm >= 80 ? 1 : 0 };
 }
 
+static void add_ramp(sf_nccl_timing *t, double us, double half_MiB)
+{
+    t->ramp[t->ramps].s = 1e-6 * us;
+    t->ramp[t->ramps].half_bytes = half_MiB * 1048576;
+    t->ramps++;
+}
+
 /* Grouped sends and receives: what one GPU, or the root, sends. */
 static void p2p_timing(context *c, sf_nccl_timing *out)
 {
     double n = c->s->ranks, r = c->s->local_ranks, k = c->s->nodes;
-    double local = (r - 1) / n, remote = (n - r) / n, own = c->v[SF_NCCL_LOCAL_COPY] / n;
+    double local = (r - 1) / n, remote = (n - r) / n, own = c->s->nvlink ? c->v[SF_NCCL_P2P_OWN_COPY] / n : 0;
     course way = { .intra_GBs = link_GBs(c, SF_NCCL_P2P_EFF_V) };
     switch (c->op) {
     case SF_COLL_SEND_RECV: /* to the next rank: inside the node but for the last of each */
@@ -245,26 +255,29 @@ static void p2p_timing(context *c, sf_nccl_timing *out)
         way.net_hops = k > 1 ? 1 : 0;
         break;
     }
-    if (!c->s->nvlink) {
+    if (!c->s->nvlink) { /* what goes to the NIC leaves the GPU by the same slot */
         out->fixed_s += 1e-6 * c->v[SF_NCCL_PCI_SIMPLE_HOP_US];
-        out->gap_s = 0;
+        if (c->op == SF_COLL_ALL_TO_ALL && r > 1)
+            way.intra += remote;
     } else {
         out->gap_s = 1e-6 * of_family(c, SF_NCCL_P2P_GAP_V_US);
+        if (way.intra > 0)
+            add_ramp(out, of_family(c, SF_NCCL_RING_RAMP_V_US), c->v[SF_NCCL_RING_RAMP_MIB] / way.intra);
     }
-    out->fixed_s += 1e-6 * (way.net_hops * of_nic(c, 1));
+    out->fixed_s += 1e-6 * (way.net_hops * of_nic(c, NIC_LL_US));
     out->s_per_byte = wire_s_per_byte(c, &way);
     out->intra_share = way.intra;
     out->nic_share = way.nic;
 }
 
 void sf_nccl_timing_of(const sf_nccl_physics *physics, const sf_comm_fabric *f, const sf_nccl_shape *s,
-                       const sf_nccl_graph *graph, sf_collective op, sf_nccl_algo algo, sf_nccl_proto proto, sf_nccl_timing *out)
+                       const sf_nccl_estimate *nccl, sf_collective op, sf_nccl_algo algo, sf_nccl_proto proto, sf_nccl_timing *out)
 {
     context c = context_of(physics, f, s);
     c.op = op;
     c.algo = algo;
     c.proto = proto;
-    c.g = graph;
+    c.nccl = nccl;
     *out = (sf_nccl_timing){ .fixed_s = 1e-6 * of_family(&c, SF_NCCL_LAUNCH_V_US) };
     if (f->gpus_per_process > 1)
         out->launch_min_s = 1e-6 * f->gpus_per_process * c.v[SF_NCCL_PROCESS_GPU_US];
@@ -280,22 +293,28 @@ void sf_nccl_timing_of(const sf_nccl_physics *physics, const sf_comm_fabric *f, 
     double us = way.intra_hops * hop + way.net_hops * net_hop_us(&c);
     if (algo == SF_ALGO_NVLS || algo == SF_ALGO_NVLS_TREE) {
         us += c.v[c.family == 3 ? SF_NCCL_NVLS_US_B : SF_NCCL_NVLS_US_H];
-        out->ramp_s = 1e-6 * c.v[SF_NCCL_NVLS_RAMP_US];
-        out->ramp_bytes = c.v[SF_NCCL_NVLS_RAMP_MIB] * 1048576;
+        add_ramp(out, c.v[SF_NCCL_NVLS_RAMP_US], c.v[SF_NCCL_NVLS_RAMP_MIB]);
+    } else if (algo == SF_ALGO_RING && proto == SF_PROTO_SIMPLE && s->nvlink && way.intra > 0) {
+        add_ramp(out, of_family(&c, SF_NCCL_RING_RAMP_V_US), c.v[SF_NCCL_RING_RAMP_MIB] / way.intra);
     }
     out->fixed_s += 1e-6 * us;
     out->gap_s = 1e-6 * way.intra_hops * intra_gap_us(&c);
     out->intra_share = way.intra;
     out->nic_share = way.nic;
-    slow_protocols(&c, &way);
-    out->s_per_byte = wire_s_per_byte(&c, &way);
+    out->s_per_byte = protocol_s_per_byte(&c, &way);
+    if (s->nodes > 1) {
+        bool tree = algo == SF_ALGO_TREE || algo == SF_ALGO_NVLS_TREE;
+        add_ramp(out, of_nic(&c, NIC_RAMP_US) + (f->gpudirect ? 0 : c.v[SF_NCCL_STAGED_RAMP_US]), .25);
+        if (tree && proto == SF_PROTO_SIMPLE)
+            add_ramp(out, of_nic(&c, NIC_TREE_RAMP_US), 8);
+    }
 }
 
 double sf_nccl_timing_s(const sf_nccl_timing *t, double bytes)
 {
     double wire = bytes * t->s_per_byte;
     double s = t->fixed_s + (t->gap_s > 0 ? sqrt(t->gap_s * t->gap_s + wire * wire) : wire);
-    if (t->ramp_s > 0)
-        s += t->ramp_s * bytes / (bytes + t->ramp_bytes);
+    for (int i = 0; i < t->ramps; i++)
+        s += t->ramp[i].s * bytes / (bytes + t->ramp[i].half_bytes);
     return s > t->launch_min_s ? s : t->launch_min_s;
 }

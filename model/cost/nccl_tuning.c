@@ -77,16 +77,6 @@ static double ring_ll128_of(int sm, int version)
     return ring_ll128_max[family];
 }
 
-double sf_nccl_ll_GBs(int sm)
-{
-    return ll_max[family_of(sm)][0];
-}
-
-double sf_nccl_ll128_channel_GBs(int sm)
-{
-    return ring_ll128_of(sm, 23007);
-}
-
 static const latency_table *latency_table_of(int version)
 {
     const latency_table *table = latencies;
@@ -251,6 +241,13 @@ static double latency(const context *c, sf_collective op, sf_nccl_algo algo, sf_
     }
 }
 
+/* NCCL_ALGO and NCCL_PROTO; an all-gather and the like keep Ring when their algorithms are excluded. */
+static bool asked_for(const sf_comm_fabric *f, sf_collective op, int algo, int proto)
+{
+    bool algo_ok = f->algos == 0 || f->algos >> algo & 1 || (op != SF_COLL_ALL_REDUCE && algo == SF_ALGO_RING);
+    return algo_ok && (f->protos == 0 || f->protos >> proto & 1);
+}
+
 void sf_nccl_tuning_make(const sf_comm_fabric *f, const sf_nccl_shape *s, const sf_nccl_graph graphs[SF_ALGO_COUNT],
                          sf_nccl_tuning *out)
 {
@@ -270,6 +267,8 @@ void sf_nccl_tuning_make(const sf_comm_fabric *f, const sf_nccl_shape *s, const 
     }
     if (s->nodes == 1)
         out->ring_plateau = 1;
+    if (s->nodes > 1 && f->nic == SF_NIC_FASTRAK)
+        out->tuner_ll_bytes = 16 << 20; /* its tuner: 2n-gcp-a3mega-h100-allreduce is LL up to 16 MiB */
 
     for (int op = 0; op < SF_NCCL_TUNED; op++)
         for (int a = 0; a < SF_ALGO_COUNT; a++) {
@@ -284,7 +283,7 @@ void sf_nccl_tuning_make(const sf_comm_fabric *f, const sf_nccl_shape *s, const 
             if (a == SF_ALGO_PAT && (s->local_ranks != 1 || s->nodes < 2 || c.version < 22300 || f->sm < 60))
                 continue;
             for (int p = 0; p < SF_PROTO_COUNT; p++) {
-                if (!(protocols[a] & 1 << p) || !protocol_allowed(f, s, (sf_nccl_proto)p))
+                if (!(protocols[a] & 1 << p) || !asked_for(f, (sf_collective)op, a, p) || !protocol_allowed(f, s, (sf_nccl_proto)p))
                     continue;
                 out->of[op][a][p].algbw_GBs = bandwidth(&c, (sf_collective)op, (sf_nccl_algo)a, (sf_nccl_proto)p, g);
                 out->of[op][a][p].latency_us = latency(&c, (sf_collective)op, (sf_nccl_algo)a, (sf_nccl_proto)p, g);
@@ -312,6 +311,11 @@ double sf_nccl_estimate_us(const sf_nccl_tuning *t, sf_collective op, sf_nccl_al
 double sf_nccl_choose(const sf_nccl_tuning *t, sf_collective op, double bytes, sf_nccl_algo *algo, sf_nccl_proto *proto)
 {
     double best = -1;
+    if (op == SF_COLL_ALL_REDUCE && bytes <= t->tuner_ll_bytes && t->of[op][SF_ALGO_TREE][SF_PROTO_LL].algbw_GBs > 0) {
+        *algo = SF_ALGO_TREE;
+        *proto = SF_PROTO_LL;
+        return sf_nccl_estimate_us(t, op, *algo, *proto, bytes);
+    }
     for (int a = 0; a < SF_ALGO_COUNT; a++)
         for (int p = 0; p < SF_PROTO_COUNT; p++) {
             double us = sf_nccl_estimate_us(t, op, (sf_nccl_algo)a, (sf_nccl_proto)p, bytes);

@@ -26,6 +26,7 @@ typedef struct {
     sf_nccl_estimate of[SF_NCCL_TUNED][SF_ALGO_COUNT][SF_PROTO_COUNT];
     double ring_plateau;    /* latency factor of Ring Simple all-reduce between nodes */
     double plateau_bytes;   /* from this size on                                      */
+    double tuner_ll_bytes;  /* a tuner plugin keeps Tree LL for all-reduce to this size */
 } sf_nccl_tuning;
 
 void sf_nccl_tuning_make(const sf_comm_fabric *fabric, const sf_nccl_shape *shape,
@@ -39,9 +40,5 @@ double sf_nccl_choose(const sf_nccl_tuning *tuning, sf_collective op, double byt
 
 /* Channels that a call of so many bytes uses of `channels` that exist. */
 int sf_nccl_channels(sf_nccl_algo algo, sf_nccl_proto proto, int channels, int ranks, double bytes);
-
-/* Largest LL bandwidth that NCCL reckons with for one node of this GPU, and per channel with LL128. */
-double sf_nccl_ll_GBs(int sm);
-double sf_nccl_ll128_channel_GBs(int sm);
 
 #endif

@@ -82,6 +82,8 @@ static sf_comm_fabric fabric_of(const sf_csv *csv, size_t row, sf_arena *arena)
         f.gpudirect = false;
     if (strcmp(sf_csv_field(csv, row, "cpu"), "amd") == 0)
         f.cpu = SF_CPU_AMD;
+    if ((text = sf_csv_field(csv, row, "algo"))[0] != '\0')
+        f.algos = sf_nccl_algos_of(text);
     return f;
 }
 
@@ -97,6 +99,8 @@ static void add_case(bench *b, const char *name, int file, bool stated, sf_comm_
         c->fabric.gpus_per_process = log->gpus_per_process;
     if (log->gpudirect == 0)
         c->fabric.gpudirect = false;
+    c->fabric.algos = log->algos > 0 ? log->algos : fabric.algos;
+    c->fabric.protos = log->protos > 0 ? log->protos : fabric.protos;
     int per_node = fabric.gpus_per_node < log->ranks ? fabric.gpus_per_node : log->ranks;
     c->group = (sf_comm_group){ .ranks = log->ranks, .ranks_per_node = per_node, .concurrent_groups = 1 };
 }
@@ -163,6 +167,22 @@ static double loss(const bench *b, const sf_nccl_physics *physics, int without)
     return sum / weight;
 }
 
+/* Read off the largest messages, not fitted: a fit would trade them for latencies of smaller ones. */
+static bool pinned(sf_nccl_constant c)
+{
+    static const sf_nccl_constant known[] = {
+        SF_NCCL_RING_EFF_V, SF_NCCL_RING_EFF_A, SF_NCCL_RING_EFF_H, SF_NCCL_RING_EFF_B, SF_NCCL_LOCAL_COPY, SF_NCCL_LOCAL_COPY_AR,
+        SF_NCCL_NVLS_EFF_H, SF_NCCL_NVLS_EFF_B, SF_NCCL_IB_EFF, SF_NCCL_ROCE_EFF, SF_NCCL_EFA_EFF, SF_NCCL_FASTRAK_EFF,
+        SF_NCCL_SLINGSHOT_EFF, SF_NCCL_PIX_EFF, SF_NCCL_PHB_EFF, SF_NCCL_SYS_EFF,
+        SF_NCCL_SHM_EFF, SF_NCCL_P2P_EFF_A, SF_NCCL_P2P_EFF_H, SF_NCCL_P2P_EFF_B, SF_NCCL_P2P_OWN_COPY, SF_NCCL_LL_HOP_V_US,
+        SF_NCCL_IB_LL128_US, SF_NCCL_IB_SIMPLE_US, SF_NCCL_ROCE_SIMPLE_US, SF_NCCL_FASTRAK_SIMPLE_US, SF_NCCL_SLINGSHOT_SIMPLE_US,
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i] == c)
+            return true;
+    return false;
+}
+
 /* One constant after the other up or down by a factor that shrinks, as long as that helps; a change
  * from the start costs a little, so that what the logs do not tell stays. */
 static void fit(const bench *b, int without, int rounds, sf_nccl_physics *physics)
@@ -172,7 +192,7 @@ static void fit(const bench *b, int without, int rounds, sf_nccl_physics *physic
     for (int round = 0; round < rounds; round++) {
         double factor = round == 0 ? 1.3 : round == 1 ? 1.12 : 1.04;
         for (int c = 0; c < SF_NCCL_CONSTANT_COUNT; c++)
-            for (int turn = 0; turn < 2; turn++)
+            for (int turn = pinned((sf_nccl_constant)c) ? 2 : 0; turn < 2; turn++)
                 for (int again = 0; again < 4; again++) {
                     double old = physics->value[c];
                     physics->value[c] = turn == 0 ? old * factor : old / factor;
