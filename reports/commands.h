@@ -24,6 +24,7 @@ enum {
     X(run, "run", "really train a job and measure it")                                             \
     X(compare, "compare", "the same job under every strategy, side by side")                       \
     X(validate, "validate", "predict, run, compare: tables, plots and a page")                     \
+    X(collective, "collective", "time and bandwidth of a collective over message sizes, as nccl-tests prints them") \
     X(calibrate, "calibrate", "measure this machine into a profile")                               \
     X(version, "version", "print the version and what this build can do")
 

@@ -128,14 +128,32 @@ unsigned sf_nccl_protos_of(const char *list)
     return mask_of(protos, SF_PROTO_COUNT, list);
 }
 
+typedef struct {
+    const char *name;
+    int value;
+} alias;
+
+static int by_name(const char *const *names, int count, const alias *aliases, int n_aliases, const char *name)
+{
+    int found = index_of(names, count, name);
+    for (int i = 0; i < n_aliases && found == count; i++)
+        if (sf_str_ieq(aliases[i].name, name))
+            found = aliases[i].value;
+    return found;
+}
+
 sf_intra_link sf_intra_link_by_name(const char *name)
 {
-    return (sf_intra_link)index_of(links, SF_INTRA_COUNT, name);
+    static const alias other[] = { { "pcie", SF_INTRA_PCIE_CPU }, { "switch", SF_INTRA_PCIE_SWITCH }, { "pxb", SF_INTRA_PCIE_SWITCH },
+                                   { "node", SF_INTRA_PCIE_SOCKETS }, { "host", SF_INTRA_SHM } };
+    return (sf_intra_link)by_name(links, SF_INTRA_COUNT, other, sizeof other / sizeof other[0], name);
 }
 
 sf_nic_kind sf_nic_kind_by_name(const char *name)
 {
-    return (sf_nic_kind)index_of(nics, SF_NIC_COUNT, name);
+    static const alias other[] = { { "infiniband", SF_NIC_IB }, { "cxi", SF_NIC_SLINGSHOT }, { "tcpxo", SF_NIC_FASTRAK },
+                                   { "ethernet", SF_NIC_TCP }, { "socket", SF_NIC_TCP } };
+    return (sf_nic_kind)by_name(nics, SF_NIC_COUNT, other, sizeof other / sizeof other[0], name);
 }
 
 double sf_collective_busbw_factor(sf_collective op, int ranks)

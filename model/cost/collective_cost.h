@@ -20,6 +20,7 @@
 
 #include "model/base/status.h"
 #include "model/desc/gpu.h"
+#include "model/desc/job.h"
 
 /*    id              name              nccl-tests' program  redop shown */
 #define SF_COLLECTIVES(X)                                                                          \
@@ -150,9 +151,11 @@ const char *sf_nccl_proto_name(sf_nccl_proto proto);
 unsigned sf_nccl_algos_of(const char *list);
 unsigned sf_nccl_protos_of(const char *list);
 const char *sf_intra_link_name(sf_intra_link link);
-sf_intra_link sf_intra_link_by_name(const char *name); /* SF_INTRA_COUNT if none */
+/* Also "pcie" (phb), "switch" (pix), "host" (shm); SF_INTRA_COUNT if none. */
+sf_intra_link sf_intra_link_by_name(const char *name);
 const char *sf_nic_kind_name(sf_nic_kind kind);
-sf_nic_kind sf_nic_kind_by_name(const char *name);     /* SF_NIC_COUNT if none */
+/* Also "infiniband", "cxi", "tcpxo", "ethernet", "socket"; SF_NIC_COUNT if none. */
+sf_nic_kind sf_nic_kind_by_name(const char *name);
 
 /* busbw = algbw * this: 2(n-1)/n, (n-1)/n or 1. */
 double sf_collective_busbw_factor(sf_collective op, int ranks);
@@ -161,6 +164,9 @@ double sf_collective_busbw_factor(sf_collective op, int ranks);
  * name and NVLink, one NIC of the class usual for the card per GPU, InfiniBand with GPUDirect, the
  * newest NCCL. nodes, gpus_per_node >= 1. */
 void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_comm_fabric *out);
+
+/* The same for a job's cluster: what it states, and the defaults for the rest. */
+void sf_comm_fabric_of_cluster(const sf_cluster *cluster, sf_comm_fabric *out);
 
 /* Refuses what cannot be: no ranks, ranks not a multiple of ranks_per_node, more ranks than GPUs,
  * several nodes without a NIC. */

@@ -83,6 +83,33 @@ void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_com
     out->nic_gbit = usual_nic_gbit(gpu, sm, out->intra);
 }
 
+void sf_comm_fabric_of_cluster(const sf_cluster *c, sf_comm_fabric *out)
+{
+    static const sf_nic_kind kinds[SF_JOB_NIC_COUNT] = {
+        [SF_JOB_NIC_IB] = SF_NIC_IB, [SF_JOB_NIC_ROCE] = SF_NIC_ROCE, [SF_JOB_NIC_EFA] = SF_NIC_EFA, [SF_JOB_NIC_TCP] = SF_NIC_TCP,
+    };
+    sf_comm_fabric_make(&c->gpu, (int)c->gpus_per_node, (int)c->nodes, out);
+    switch (c->intra) {
+    case SF_JOB_INTRA_NVSWITCH: out->intra = SF_INTRA_NVSWITCH; break;
+    case SF_JOB_INTRA_NVLINK:
+        if (out->intra != SF_INTRA_NVLINK_PAIRS && out->intra != SF_INTRA_C2C)
+            out->intra = SF_INTRA_NVLINK_MESH;
+        break;
+    case SF_JOB_INTRA_PCIE: out->intra = SF_INTRA_PCIE_CPU; break;
+    default: break;
+    }
+    bool nvlink = out->intra == SF_INTRA_NVSWITCH || out->intra == SF_INTRA_NVLINK_MESH || out->intra == SF_INTRA_C2C ||
+                  out->intra == SF_INTRA_NVLINK_PAIRS;
+    if (!c->p2p && !nvlink)
+        out->intra = SF_INTRA_SHM;
+    if (c->nics > 0)
+        out->nics_per_node = (int)c->nics;
+    if (c->gbit_per_nic > 0)
+        out->nic_gbit = c->gbit_per_nic;
+    if (c->nic_kind >= 0 && c->nic_kind < SF_JOB_NIC_COUNT)
+        out->nic = kinds[c->nic_kind];
+}
+
 sf_status sf_comm_fabric_check(const sf_comm_fabric *f)
 {
     if (f->gpus_per_node < 1 || f->nodes < 1)

@@ -175,7 +175,7 @@ static void nccl_message(reader *r, const char *line)
         log->algos = sf_nccl_algos_of(word);
     if ((at = find_word(line, "NCCL_PROTO set by environment to ")) != NULL && sscanf(at, "%63[A-Za-z0-9,^]", word) == 1)
         log->protos = sf_nccl_protos_of(word);
-    if (strcasestr(line, "Setting NCCL_PROTO to \"simple\"") != NULL)
+    if ((at = find_word(line, "Setting NCCL_PROTO to ")) != NULL && strcasestr(at, "simple") != NULL)
         log->protos = 1u << SF_PROTO_SIMPLE;
     if (strstr(line, "via SHM") != NULL)
         log->shm = true;
