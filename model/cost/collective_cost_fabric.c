@@ -4,9 +4,10 @@
  *                Ada on (no peer to peer: through host memory), else PCIe through the CPU
  *   NICs         for several nodes one per GPU (two GPUs on one for V100), InfiniBand of the class
  *                usual for the card: 100 Gb/s up to Volta, 200 Ampere, 400 Hopper and Blackwell, 800
- *                for Blackwell Ultra (inputs/links.csv, rows "node"); a PCIe card: one NIC of 100 Gb/s
+ *                for Blackwell Ultra (model/desc/data/links.csv, rows "node"); a PCIe card: one NIC of 100 Gb/s
  *   GPUDirect    yes for data-centre cards, no for GeForce and workstation cards
- *   CPU          ARM for Grace, else Intel
+ *                (for GB10, whose memory is the host's, the NIC reads it anyhow)
+ *   CPU          ARM for Grace and GB10, else Intel
  */
 #define _GNU_SOURCE /* strcasestr */
 #include <string.h>
@@ -71,7 +72,7 @@ void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_com
         .pcie_lanes = gpu->pcie_lanes > 0 ? gpu->pcie_lanes : 16,
         .gpus_per_uplink = 1,
         .nic = SF_NIC_IB,
-        .gpudirect = !is_geforce(gpu), /* GB10: its memory is the host's */
+        .gpudirect = !is_geforce(gpu),
         .cpu = is_superchip(gpu) || names(gpu, "GB10") ? SF_CPU_ARM : SF_CPU_INTEL,
         .gpus_per_process = 1,
     };
@@ -80,7 +81,7 @@ void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_com
         out->domain_gpus = 72;
     bool per_gpu = out->intra == SF_INTRA_NVSWITCH || out->intra == SF_INTRA_C2C;
     out->nics_per_node = per_gpu ? gpus_per_node : out->intra == SF_INTRA_NVLINK_MESH && gpus_per_node > 1 ? gpus_per_node / 2 : 1;
-    out->nic_gbit = usual_nic_gbit(gpu, sm, out->intra);
+    out->nic_gbit = names(gpu, "GB10") ? 200 : usual_nic_gbit(gpu, sm, out->intra);
 }
 
 void sf_comm_fabric_of_cluster(const sf_cluster *c, sf_comm_fabric *out)

@@ -293,12 +293,14 @@ void sf_nccl_timing_of(const sf_nccl_physics *physics, const sf_comm_fabric *f, 
     double us = way.intra_hops * hop + way.net_hops * net_hop_us(&c);
     if (algo == SF_ALGO_NVLS || algo == SF_ALGO_NVLS_TREE) {
         us += c.v[c.family == 3 ? SF_NCCL_NVLS_US_B : SF_NCCL_NVLS_US_H];
-        add_ramp(out, c.v[SF_NCCL_NVLS_RAMP_US], c.v[SF_NCCL_NVLS_RAMP_MIB]);
+        add_ramp(out, c.v[s->local_ranks > f->gpus_per_node ? SF_NCCL_NVLS_RAMP_RACK_US : SF_NCCL_NVLS_RAMP_US], c.v[SF_NCCL_NVLS_RAMP_MIB]);
     } else if (algo == SF_ALGO_RING && proto == SF_PROTO_SIMPLE && s->nvlink && way.intra > 0) {
         add_ramp(out, of_family(&c, SF_NCCL_RING_RAMP_V_US), c.v[SF_NCCL_RING_RAMP_MIB] / way.intra);
     }
     out->fixed_s += 1e-6 * us;
     out->gap_s = 1e-6 * way.intra_hops * intra_gap_us(&c);
+    if (s->nodes > 1 && f->nic == SF_NIC_TCPX)
+        out->gap_s += 1e-6 * c.v[SF_NCCL_TCPX_GAP_US];
     out->intra_share = way.intra;
     out->nic_share = way.nic;
     out->s_per_byte = protocol_s_per_byte(&c, &way);

@@ -177,6 +177,8 @@ sf_status sf_gpu_find(const char *name, double memory_gb_hint, sf_arena *arena, 
     size_t best_row = 0, n_equal = 0;
     const char *equals = "";
 
+    if (sf_str_ieq(name, "NVIDIA GH200 120GB")) /* the driver prints the CPU's memory: 480 or 120 GB */
+        name = "NVIDIA GH200 480GB";
     if (sf_str_ieq(name, "host")) {
         *out = (sf_gpu){ .name = "host", .smi_name = "", .vendor = "", .arch = "host", .is_host = true };
         return SF_SUCCESS;

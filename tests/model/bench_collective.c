@@ -63,10 +63,7 @@ static sf_comm_fabric fabric_of(const sf_csv *csv, size_t row, sf_arena *arena)
     sf_gpu gpu;
     sf_comm_fabric f;
     const char *name = sf_csv_field(csv, row, "gpu"), *text;
-    if (strcmp(name, "GB10") == 0) /* not in the catalogue: one GPU, no NVLink, its NIC on the chip */
-        gpu = (sf_gpu){ .name = "GB10", .smi_name = "NVIDIA GB10", .compute_capability = 12.1, .pcie_gen = 5, .pcie_lanes = 8 };
-    else
-        MUST(sf_gpu_find(name, 0, arena, &gpu));
+    MUST(sf_gpu_find(name, 0, arena, &gpu));
     sf_comm_fabric_make(&gpu, number(csv, row, "gpus_per_node", 1), number(csv, row, "nodes", 1), &f);
     f.domain_gpus = number(csv, row, "domain", f.gpus_per_node);
     f.nics_per_node = number(csv, row, "nics", f.nics_per_node);
