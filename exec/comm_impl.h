@@ -42,8 +42,8 @@ static inline int sf_comm_member(const sf_comm_args *a, int i)
     return a->first + i * a->stride;
 }
 
-/* out[i] = sum over k of part[k][i] in order of k, in f32 (f64), rounded once; out may be any part. */
-void sf_comm_sum(sf_dtype dtype, int parts, const void *const part[], void *out, uint64_t n);
+/* Each out[o][i] = sum over k of part[k][i] in order of k, in f32 (f64), rounded once; an out may be a part. */
+void sf_comm_sum(sf_dtype dtype, int parts, const void *const part[], int outs, void *const out[], uint64_t n);
 bool sf_comm_sums(sf_dtype dtype); /* does sf_comm_sum take the type? */
 
 #endif

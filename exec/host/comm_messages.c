@@ -189,8 +189,9 @@ static void add_up(messages_comm *self, const sum_job *job, uint64_t c)
     part_of(job, a->self, &lo, &hi);
     for (int i = 0; i < a->size; i++)
         parts[i] = i == a->self ? (const char *)a->in + at * size : stage_of(self, c, i);
+    void *out = job->out + (at - lo) * size;
     if (own > 0)
-        sf_comm_sum(a->dtype, a->size, parts, job->out + (at - lo) * size, own);
+        sf_comm_sum(a->dtype, a->size, parts, 1, &out, own);
 }
 
 static sf_status sum_parts(messages_comm *self, const sum_job *job)

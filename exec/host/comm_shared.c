@@ -19,7 +19,7 @@ enum {
     GATE_COUNT,
     EXCHANGE_BYTES = 2048,
     SMALL_BYTES = 4096, /* an all_reduce up to this size is summed by every rank itself */
-    SPINS = 64
+    SPIN_NS = 15000     /* about what sleeping and being woken costs: at most twice the best of both */
 };
 
 /* A rank's count of arrivals; others sleep on it. */
@@ -59,6 +59,7 @@ typedef struct {
     sf_comm base;
     sf_shared_region *region;
     bool processes;
+    bool spins; /* every rank has a core: the others may be about to arrive */
     void (*release)(void *);
     void *release_arg;
     uint32_t turn[GATE_COUNT];
@@ -140,14 +141,31 @@ static void look_after(shared_comm *self, int rank)
     stop_region(self->region, &stop);
 }
 
+static bool spin_for(gate *gt, uint32_t turn)
+{
+    struct timespec start, now;
+
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    do {
+        for (int i = 0; i < 16; i++) {
+            if ((int32_t)(atomic_load(&gt->arrived) - turn) >= 0)
+                return true;
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#endif
+        }
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while ((now.tv_sec - start.tv_sec) * 1000000000L + (now.tv_nsec - start.tv_nsec) < SPIN_NS);
+    return false;
+}
+
 /* Waits until `rank` has arrived `turn` times at gate g. */
 static sf_status await(shared_comm *self, int g, int rank, uint32_t turn)
 {
     gate *gt = &self->region->seats[rank].gates[g];
 
-    for (int i = 0; i < SPINS; i++)
-        if ((int32_t)(atomic_load(&gt->arrived) - turn) >= 0)
-            return SF_SUCCESS;
+    if (self->spins && spin_for(gt, turn))
+        return SF_SUCCESS;
     for (;;) {
         uint32_t seen = atomic_load(&gt->arrived);
         if ((int32_t)(seen - turn) >= 0)
@@ -254,7 +272,7 @@ static void sum_slice(const shared_comm *self, const sf_comm_args *a, uint64_t l
     const void *parts[SF_COMM_MAX_RANKS];
     for (int i = 0; i < a->size; i++)
         parts[i] = in_of(self, a, i) + lo * sf_dtype_bytes(a->dtype);
-    sf_comm_sum(a->dtype, a->size, parts, out, hi - lo);
+    sf_comm_sum(a->dtype, a->size, parts, 1, &out, hi - lo);
 }
 
 static sf_status all_reduce_small(shared_comm *self, const sf_comm_args *a)
@@ -274,21 +292,20 @@ static uint64_t slice_start(const sf_comm_args *a, int member)
     return lo < a->n ? lo : a->n;
 }
 
+/* Each rank sums its slice of all arrays and writes the sum into all of them: nobody else touches that slice. */
 static sf_status all_reduce(shared_comm *self, const sf_comm_args *a)
 {
-    uint64_t size = sf_dtype_bytes(a->dtype);
+    const void *parts[SF_COMM_MAX_RANKS];
+    void *outs[SF_COMM_MAX_RANKS];
+    uint64_t size = sf_dtype_bytes(a->dtype), lo = slice_start(a, a->self), hi = slice_start(a, a->self + 1);
 
     if (a->n * size <= SMALL_BYTES)
         return all_reduce_small(self, a);
-    uint64_t lo = slice_start(a, a->self), hi = slice_start(a, a->self + 1);
-    sum_slice(self, a, lo, hi, (char *)a->out + lo * size);
-    SF_TRY(meet_group(self, a));
-    for (int k = 1; k < a->size; k++) { /* each rank starts at another peer */
-        int i = (a->self + k) % a->size;
-        lo = slice_start(a, i);
-        hi = slice_start(a, i + 1);
-        copy_part((char *)a->out + lo * size, out_of(self, a, i) + lo * size, (hi - lo) * size);
+    for (int i = 0; i < a->size; i++) {
+        parts[i] = in_of(self, a, i) + lo * size;
+        outs[i] = out_of(self, a, (a->self + i) % a->size) + lo * size; /* the own array first */
     }
+    sf_comm_sum(a->dtype, a->size, parts, a->size, outs, hi - lo);
     return meet_group(self, a);
 }
 
@@ -488,6 +505,7 @@ sf_status sf_shared_open(sf_shared_region *region, bool processes, int rank, int
                             .ranks_per_node = ranks_per_node };
     self->region = region;
     self->processes = processes;
+    self->spins = region->world <= sf_host_cores();
     self->release = release;
     self->release_arg = arg;
     atomic_store(&region->seats[rank].pid, (int)getpid());

@@ -3,8 +3,8 @@
  *
  * How       Every rank publishes where its arrays lie, all wait for each other, then each rank reads
  *           (or writes) its part of the others' arrays in place, and all wait again: no staging, each
- *           element is read once per rank that needs it. Waiting sleeps in the kernel (futex(2)), so
- *           that a waiting rank's core is free for compute.
+ *           element is read once per rank that needs it. Waiting sleeps in the kernel (futex(2)) after a
+ *           few microseconds, so that a waiting rank's core is free for compute.
  * Failure   A waiting rank looks four times a second whether the ranks it waits for are alive.
  */
 #ifndef SF_EXEC_HOST_COMM_SHARED_H
