@@ -7,7 +7,7 @@
 #include "reports/output.h"
 #include "reports/sweep.h"
 
-enum { KEY_STRATEGIES = 3000, KEY_MEASURED, KEY_BAR, KEY_BEST, KEY_DETAILS };
+enum { KEY_STRATEGIES = 3000, KEY_MEASURED, KEY_BAR, KEY_BEST, KEY_ROUNDS, KEY_DETAILS, MOST_ROUNDS = 100 };
 
 /* The step time's bar: what the drawn band of the plots stands for. */
 static const double default_time_bar = 0.10;
@@ -15,7 +15,6 @@ static const double default_time_bar = 0.10;
 typedef struct {
     sf_job_options job;
     sf_sweep sweep;
-    double time_bar;
     bool json, details;
 } arguments;
 
@@ -25,6 +24,7 @@ static const struct argp_option options[] = {
     { "measured", KEY_MEASURED, "FILE", 0, "an outcome measured before (run --output --detail) instead of a run; once per job and strategy, in order", 0 },
     { "profile", 'p', "FILE", 0, "measurements of this machine (default: where calibrate put them)", 0 },
     { "best", KEY_BEST, 0, 0, "compare with the fastest step, not the median: for a machine that has other work to do", 0 },
+    { "rounds", KEY_ROUNDS, "N", 0, "with --best: run again, N times at most, what is slower than predicted by more than the bar (default: 1)", 0 },
     { "time-bar", KEY_BAR, "PERCENT", 0, "largest error of a step time that passes (default: 10)", 0 },
     { "details", KEY_DETAILS, 0, 0, "print every compared quantity", 0 },
     { "json", 'j', 0, 0, "print the report as JSON", 0 },
@@ -49,10 +49,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         a->sweep.measured[a->sweep.n_measured++] = arg;
         return 0;
     case KEY_BEST: a->sweep.best = true; return 0;
+    case KEY_ROUNDS:
+        a->sweep.rounds = (int)strtol(arg, &end, 10);
+        if (end == arg || *end != '\0' || a->sweep.rounds < 1 || a->sweep.rounds > MOST_ROUNDS)
+            argp_error(state, "--rounds is a number from 1 to %d, not '%s'", MOST_ROUNDS, arg);
+        return 0;
     case KEY_DETAILS: a->details = true; return 0;
     case KEY_BAR:
-        a->time_bar = strtod(arg, &end) / 100;
-        if (end == arg || *end != '\0' || !(a->time_bar > 0))
+        a->sweep.time_bar = strtod(arg, &end) / 100;
+        if (end == arg || *end != '\0' || !(a->sweep.time_bar > 0))
             argp_error(state, "--time-bar is a number of percent above 0, not '%s'", arg);
         return 0;
     case 'j': a->json = true; return 0;
@@ -62,7 +67,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static int validate(const arguments *a, int argc, char **argv, sf_arena *arena)
 {
-    sf_report report = { .time_bar = a->time_bar };
+    sf_report report = { 0 };
     sf_verdict verdict = { 0 };
     const char *note = NULL;
     int code = SF_EXIT_DONE;
@@ -94,7 +99,8 @@ int sf_cmd_validate(int argc, char **argv)
                                         "equal, the step time within the bar. Writes report.html, compare.csv, report.json, report.md and "
                                         "plots. Exit code 1: a prediction does not hold; 3: a run failed.", children, 0, 0 };
     sf_arena arena = { 0 };
-    arguments a = { .job = { .arena = &arena }, .sweep = { .run = true, .directory = "out/validate" }, .time_bar = default_time_bar };
+    arguments a = { .job = { .arena = &arena }, .sweep = { .run = true, .directory = "out/validate", .rounds = 1,
+                                                                         .time_bar = default_time_bar } };
     a.sweep.job = &a.job;
     argp_parse(&parser, argc, argv, 0, 0, &a);
     int code = validate(&a, argc, argv, &arena);

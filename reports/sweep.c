@@ -111,6 +111,27 @@ static void tell(const sf_report_entry *e, int number)
                 sf_seconds_text(e->measured->time.step_s).text, sf_bytes_text(e->measured->memory.peak_allocated_bytes).text);
 }
 
+/* Other work on the machine only makes a step longer, so that of several runs the fastest is the truest. */
+static void run_again(const sf_sweep *s, const sf_validation *v, sf_report_entry *e, int number, sf_arena *arena)
+{
+    for (int round = 2; s->best && round <= s->rounds && e->measured != NULL && v->measured == NULL; round++) {
+        double predicted = e->predicted->time.step_s, measured = e->measured->time.step_s;
+        if (!(predicted > 0 && (predicted - measured) / measured < -s->time_bar))
+            return;
+        fprintf(stderr, "[%d] %s: %s is slower than predicted; run %d of at most %d ...\n", number, e->title, sf_seconds_text(measured).text,
+                round, s->rounds);
+        sf_report_entry again = { .name = sf_arena_printf(arena, "%s-%d", e->name, round), .title = e->title };
+        sf_validate(v, &again, arena);
+        bool faster = again.measured != NULL && again.measured->time.step_s > 0 && again.measured->time.step_s < measured;
+        if (faster) {
+            const sf_outcome *kept = again.measured;
+            again.measured = e->measured;
+            e->measured = kept;
+        }
+        sf_validation_release(&again);
+    }
+}
+
 static int one(const sf_sweep *s, const char *path, const choice *c, sf_report *report, sf_arena *arena)
 {
     sf_override overrides[SF_MOST_OVERRIDES + 2];
@@ -134,6 +155,8 @@ static int one(const sf_sweep *s, const char *path, const choice *c, sf_report *
                         .measured = measured, .run = s->run, .best = s->best };
     int code = sf_validate(&v, e, arena);
     if (s->run)
+        run_again(s, &v, e, number, arena);
+    if (s->run)
         tell(e, number);
     return code;
 }
@@ -147,6 +170,8 @@ static json_t *provenance(const sf_sweep *s, int argc, char **argv)
     json_object_set_new(o, "command", json_string(sf_text_str(&line)));
     if (s->run)
         json_object_set_new(o, "step_time", json_string(s->best ? "of the fastest step" : "median of the steps after the first"));
+    if (s->run && s->best)
+        json_object_set_new(o, "runs_at_most", json_integer(s->rounds));
     sf_text_free(&line);
     return o;
 }
@@ -154,6 +179,7 @@ static json_t *provenance(const sf_sweep *s, int argc, char **argv)
 sf_status sf_sweep_run(const sf_sweep *s, int argc, char **argv, sf_arena *arena, sf_report *report, int *code)
 {
     *code = SF_EXIT_DONE;
+    report->time_bar = s->time_bar;
     for (int i = 0; i < sf_job_options_count(s->job); i++) {
         sf_job base;
         choices list;

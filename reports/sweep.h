@@ -19,6 +19,9 @@ typedef struct {
     bool every_strategy;                   /* if none is named: all, not the job's own          */
     bool run;                              /* train for real too                                */
     bool best;                             /* compare with the fastest step, not the median     */
+    int rounds;                            /* with `best`: runs of an entry that is slower than predicted by more
+                                              than the bar, at most; the fastest counts                    */
+    double time_bar;                       /* 0.10: ten percent                                 */
     const char *measured[SF_SWEEP_MOST];   /* outcomes measured before, of the first entries    */
     int n_measured;
     const char *profile;                   /* NULL: the default one                             */
@@ -28,7 +31,7 @@ typedef struct {
 /* Splits "a,b,c" (in place). False if there are too many. */
 bool sf_sweep_strategies(sf_sweep *sweep, char *list);
 
-/* Fills the report but its time bar, and joins it. Tells progress on stderr. *code: the worst exit code of an
+/* Fills the report and joins it. Tells progress on stderr. *code: the worst exit code of an
  * entry. Errors: a job that cannot be read at all, too many outcomes. */
 sf_status sf_sweep_run(const sf_sweep *sweep, int argc, char **argv, sf_arena *arena, sf_report *report, int *code);
 void sf_sweep_release(sf_report *report);

@@ -140,6 +140,24 @@ static void every_strategy_is_compared_side_by_side(void **state)
     assert_int_equal(COMPARE(getenv("SHARDFIT_JOB"), "--strategies", "zero9"), 2);
 }
 
+/* A machine whose kernels take no time: no run is as fast as that. */
+static void what_is_slower_than_predicted_is_run_again(void **state)
+{
+    (void)state;
+    static const char fast[] = "{\"schema\": \"shardfit-profile-1\", \"cores\": 2, \"sets\": [{\"ranks\": 2, \"threads\": true, \"transport\": "
+                               "\"threads\", \"issue_s\": 1e-9, \"op_gap_s\": 1e-9, \"handoff_s\": 0, \"overlap_slowdown\": 1, \"gemm\": [], "
+                               "\"kernels\": [], \"attention\": [], \"collectives\": []}]}";
+    const char *profile = in_dir("profile.json");
+    assert_int_equal(sf_file_write(profile, fast, strlen(fast)).code, SF_OK);
+    int code = VALIDATE(getenv("SHARDFIT_JOB"), "--best", "--rounds", "3", "--time-bar", "10", "--profile", profile);
+    if (code != 1)
+        fail_msg("%d %s%s", code, contents("out"), contents("err"));
+    assert_non_null(strstr(contents("err"), "run 2 of at most 3"));
+    assert_non_null(strstr(contents("err"), "run 3 of at most 3"));
+    assert_non_null(strstr(contents("report/runs/smallest-3.json"), "shardfit-outcome-1"));
+    assert_non_null(strstr(contents("out"), "off by up to"));
+}
+
 static void wrong_usage_is_told(void **state)
 {
     (void)state;
@@ -159,6 +177,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(strategies_are_entries_of_one_report, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(what_does_not_fit_must_not_fit_in_the_run_either, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(every_strategy_is_compared_side_by_side, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(what_is_slower_than_predicted_is_run_again, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(wrong_usage_is_told, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
