@@ -31,7 +31,7 @@ static const struct argp_option options[] = {
     { "link", 'l', "KIND", 0, "between GPUs of a node: nvswitch, nvlink, pairs, pix, phb (or pcie), sys, shm, c2c; shm:2 when two share an uplink", 0 },
     { "nics", 'i', "N", 0, "NICs of one node", 0 },
     { "gbit", 'b', "G", 0, "Gb/s of one NIC", 0 },
-    { "nic", OPT_NIC, "KIND", 0, "ib, roce, efa, slingshot, tcpx, fastrak or tcp (default ib)", 0 },
+    { "nic", OPT_NIC, "KIND", 0, "ib, roce, efa, slingshot, tcpx, fastrak or tcp (default: as LOG tells, else the kind of a cloud with such NICs, else ib)", 0 },
     { "gpudirect", OPT_GDR, "yes|no", 0, "does the NIC read GPU memory", 0 },
     { "cpu", OPT_CPU, "VENDOR", 0, "intel, amd, arm or power", 0 },
     { "pcie-gen", OPT_PCIE, "N", 0, "PCIe generation of the slots, 1 to 7", 0 },
@@ -190,16 +190,15 @@ static sf_status read_network(command *c)
 {
     const arguments *a = c->a;
     sf_comm_fabric *f = &c->fabric;
-    if (c->log.n_rows > 0 && c->log.nic >= 0)
-        f->nic = (sf_nic_kind)c->log.nic;
-    if (a->nic != NULL && (f->nic = sf_nic_kind_by_name(a->nic)) == SF_NIC_COUNT)
-        return SF_FAIL(SF_EINVAL, "--nic '%s': give ib, roce, efa, slingshot, tcpx, fastrak or tcp", a->nic);
     if (a->nics > 0)
         f->nics_per_node = a->nics;
     else if (c->log.nics > 0)
         f->nics_per_node = c->log.nics;
     if (a->gbit > 0)
         f->nic_gbit = a->gbit;
+    f->nic = c->log.n_rows > 0 && c->log.nic >= 0 ? (sf_nic_kind)c->log.nic : sf_nic_kind_of_layout(&c->gpu, f->nics_per_node, f->nic_gbit);
+    if (a->nic != NULL && (f->nic = sf_nic_kind_by_name(a->nic)) == SF_NIC_COUNT)
+        return SF_FAIL(SF_EINVAL, "--nic '%s': give ib, roce, efa, slingshot, tcpx, fastrak or tcp", a->nic);
     if (c->log.n_rows > 0 && c->log.gpudirect == 0)
         f->gpudirect = false;
     if (a->gpudirect != NULL) {
@@ -314,6 +313,8 @@ static sf_status make_rows(command *c, row **out, size_t *n_out)
             return SF_FAIL(SF_EINVAL, "%s has no %s of %d ranks%s", c->a->against, sf_collective_name(c->op), c->group.ranks,
                            c->a->sizes != NULL ? " with such sizes" : "");
     } else {
+        if (log((double)to / (double)from) / log(factor) > 10000)
+            return SF_FAIL(SF_EINVAL, "--step-factor %s gives more than 10000 rows; give a larger one", c->a->step);
         for (double bytes = (double)from; bytes <= (double)to; bytes *= factor)
             SF_PUSH(&c->arena, rows, n, cap) = (row){ .bytes = (uint64_t)(bytes + .5) };
     }

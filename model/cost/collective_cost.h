@@ -165,6 +165,11 @@ double sf_collective_busbw_factor(sf_collective op, int ranks);
  * newest NCCL. nodes, gpus_per_node >= 1. */
 void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_comm_fabric *out);
 
+/* The kind of NIC by the layouts that clouds are known for (model/desc/data/links.csv, rows "node"):
+ * 32 x 100 Gb/s EFA (H100) and 4 x 100 (A100), 4 x 200 TCPX and 8 x 200 FasTrak (H100), 16 x 100 RoCE
+ * (A100) and 16 x 200 (H100); InfiniBand else. */
+sf_nic_kind sf_nic_kind_of_layout(const sf_gpu *gpu, int nics_per_node, double gbit);
+
 /* The same for a job's cluster: what it states, and the defaults for the rest. */
 void sf_comm_fabric_of_cluster(const sf_cluster *cluster, sf_comm_fabric *out);
 

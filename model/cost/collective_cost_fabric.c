@@ -84,6 +84,30 @@ void sf_comm_fabric_make(const sf_gpu *gpu, int gpus_per_node, int nodes, sf_com
     out->nic_gbit = names(gpu, "GB10") ? 200 : usual_nic_gbit(gpu, sm, out->intra);
 }
 
+sf_nic_kind sf_nic_kind_of_layout(const sf_gpu *gpu, int nics_per_node, double gbit)
+{
+    static const struct {
+        const char *gpu;
+        int nics;
+        double gbit;
+        sf_nic_kind kind;
+    } clouds[] = {
+        { "H100", 32, 100, SF_NIC_EFA },    /* AWS p5   */
+        { "H200", 32, 100, SF_NIC_EFA },    /* AWS p5e  */
+        { "H200", 16, 200, SF_NIC_EFA },    /* AWS p5en */
+        { "A100", 4, 100, SF_NIC_EFA },     /* AWS p4d  */
+        { "H100", 4, 200, SF_NIC_TCPX },    /* GCP a3-highgpu */
+        { "H100", 8, 200, SF_NIC_FASTRAK }, /* GCP a3-megagpu */
+        { "A100", 16, 100, SF_NIC_ROCE },   /* OCI BM.GPU.B4.8   */
+        { "H100", 16, 200, SF_NIC_ROCE },   /* OCI BM.GPU.H100.8 */
+        { "GH200", 4, 200, SF_NIC_SLINGSHOT }, /* Alps */
+    };
+    for (size_t i = 0; i < sizeof clouds / sizeof clouds[0]; i++)
+        if (names(gpu, clouds[i].gpu) && nics_per_node == clouds[i].nics && (int)gbit == (int)clouds[i].gbit)
+            return clouds[i].kind;
+    return SF_NIC_IB;
+}
+
 void sf_comm_fabric_of_cluster(const sf_cluster *c, sf_comm_fabric *out)
 {
     static const sf_nic_kind kinds[SF_JOB_NIC_COUNT] = {

@@ -12,19 +12,36 @@
 
 enum { MAX_LOG_BYTES = 64 << 20, MAX_WARNINGS = 20, MAX_HOSTS = 4096 };
 
-/* What the lines around the table say. */
+/* One run of a test: the lines before its table tell its ranks. Several may follow in one file. */
+typedef struct {
+    size_t first_row, end_row;
+    int ranks_seen, max_rank, max_device, nranks, nnodes;
+    char **hosts;
+    size_t n_hosts, cap_hosts;
+    bool has_root;
+    char redop[16];
+    int ranks, nodes;         /* inferred; 0: not told */
+} run;
+
+/* What the lines around the tables say. */
 typedef struct {
     sf_nccl_log *log;
     sf_arena *arena;
     int line;
     sf_collective current;    /* of the rows to come */
     bool told;
-    int ranks_seen, max_rank, max_device, nranks, nnodes;
-    char **hosts;
-    size_t n_hosts, cap_hosts;
-    bool seen_header, has_redop, has_root;
-    char redop[16];
+    bool seen_header;
+    run *runs;
+    size_t n_runs, cap_runs;
+    run *now;                 /* the last of runs */
 } reader;
+
+static void start_run(reader *r)
+{
+    SF_PUSH(r->arena, r->runs, r->n_runs, r->cap_runs) =
+        (run){ .first_row = r->log->n_rows, .end_row = r->log->n_rows, .max_rank = -1, .max_device = -1 };
+    r->now = &r->runs[r->n_runs - 1];
+}
 
 static void warn(reader *r, const char *fmt, const char *what)
 {
@@ -106,11 +123,12 @@ static sf_collective file_name_tells(const char *path)
 
 static void see_host(reader *r, const char *host)
 {
-    for (size_t i = 0; i < r->n_hosts; i++)
-        if (strcmp(r->hosts[i], host) == 0)
+    run *now = r->now;
+    for (size_t i = 0; i < now->n_hosts; i++)
+        if (strcmp(now->hosts[i], host) == 0)
             return;
-    if (r->n_hosts < MAX_HOSTS)
-        SF_PUSH(r->arena, r->hosts, r->n_hosts, r->cap_hosts) = sf_arena_strdup(r->arena, host);
+    if (now->n_hosts < MAX_HOSTS)
+        SF_PUSH(r->arena, now->hosts, now->n_hosts, now->cap_hosts) = sf_arena_strdup(r->arena, host);
 }
 
 /* "#  Rank  0 Group  0 Pid  29697 on  node0 device  0 [0x01] NVIDIA A100-SXM4-80GB" */
@@ -127,9 +145,12 @@ static bool rank_line(reader *r, const char *line)
         return false;
     if (rank < 0 || device < 0)
         return false;
-    r->ranks_seen++;
-    r->max_rank = rank > r->max_rank ? rank : r->max_rank;
-    r->max_device = device > r->max_device ? device : r->max_device;
+    if (r->now->end_row > r->now->first_row) /* ranks after rows: another run begins */
+        start_run(r);
+    run *now = r->now;
+    now->ranks_seen++;
+    now->max_rank = rank > now->max_rank ? rank : now->max_rank;
+    now->max_device = device > now->max_device ? device : now->max_device;
     see_host(r, host);
 
     const char *name = strchr(at + used, ']');
@@ -163,9 +184,9 @@ static void nccl_message(reader *r, const char *line)
     if ((at = find_word(line, "NCCL version ")) != NULL && log->nccl_version == 0)
         log->nccl_version = version_at(at);
     if ((n = number_after(line, "nRanks")) > 0)
-        r->nranks = n;
+        r->now->nranks = n;
     if ((n = number_after(line, "nNodes")) > 0)
-        r->nnodes = n;
+        r->now->nnodes = n;
     if (strstr(line, "GDRDMA") != NULL)
         log->gpudirect = 1;
     else if (strstr(line, "GDR 0") != NULL && log->gpudirect < 0)
@@ -201,8 +222,7 @@ static void nccl_message(reader *r, const char *line)
 static void header_line(reader *r, const char *line)
 {
     r->seen_header = true;
-    r->has_redop = strstr(line, "redop") != NULL;
-    r->has_root = strstr(line, "root") != NULL;
+    r->now->has_root = strstr(line, "root") != NULL;
     r->log->old_columns = strstr(line, "wrong") == NULL && strstr(line, "error") != NULL;
     if (!r->told)
         r->current = SF_COLL_COUNT;
@@ -227,7 +247,9 @@ static void other_line(reader *r, const char *line)
     if (at != NULL && log->nccl_version == 0)
         log->nccl_version = version_at(at);
     if ((n = number_after(line, "hostfiles for")) > 0)
-        r->nnodes = n;
+        r->now->nnodes = n;
+    if (log->nic < 0 && strstr(line, "/gib/") != NULL)
+        log->nic = SF_NIC_ROCE; /* Google's NCCL for its RoCE machines */
     if (strstr(line, "size") != NULL && strstr(line, "count") != NULL && strstr(line, "type") != NULL)
         header_line(r, line);
 }
@@ -240,8 +262,9 @@ static void add_row(reader *r, const sf_nccl_cells *cells)
         .algbw_Bps = cells->algbw_Bps, .busbw_Bps = cells->busbw_Bps,
         .type = sf_arena_strdup(r->arena, cells->type), .line = r->line,
     };
+    r->now->end_row = log->n_rows;
     if (cells->redop[0] != '\0')
-        snprintf(r->redop, sizeof r->redop, "%s", cells->redop);
+        snprintf(r->now->redop, sizeof r->now->redop, "%s", cells->redop);
 }
 
 static void read_line(reader *r, char *line)
@@ -257,10 +280,10 @@ static void read_line(reader *r, char *line)
 }
 
 /* Sum of busbw over sum of algbw of the rows whose algbw is printed with enough digits; 0: none. */
-static double bus_ratio(const sf_nccl_log *log, double *relative_error)
+static double bus_ratio(const sf_nccl_log *log, const run *of, double *relative_error)
 {
     double alg = 0, bus = 0, rounding = 0;
-    for (size_t i = 0; i < log->n_rows; i++)
+    for (size_t i = of->first_row; i < of->end_row; i++)
         if (log->rows[i].algbw_Bps >= 1e9) {
             alg += log->rows[i].algbw_Bps;
             bus += log->rows[i].busbw_Bps;
@@ -270,14 +293,13 @@ static double bus_ratio(const sf_nccl_log *log, double *relative_error)
     return alg > 0 ? bus / alg : 0;
 }
 
-static void infer_ranks(reader *r)
+static void infer_ranks(const sf_nccl_log *log, run *of)
 {
-    sf_nccl_log *log = r->log;
-    int told = r->ranks_seen > 0 && r->ranks_seen == r->max_rank + 1 ? r->ranks_seen : r->nranks;
-    if (told == 0 && r->ranks_seen > 1)
-        told = r->max_rank + 1;
-    double error, ratio = bus_ratio(log, &error);
-    sf_collective op = log->op;
+    int told = of->ranks_seen > 0 && of->ranks_seen == of->max_rank + 1 ? of->ranks_seen : of->nranks;
+    if (told == 0 && of->ranks_seen > 1)
+        told = of->max_rank + 1;
+    double error, ratio = bus_ratio(log, of, &error);
+    sf_collective op = log->rows[of->first_row].op;
     double full = op == SF_COLL_ALL_REDUCE ? 2 : op == SF_COLL_COUNT ? 0 : 1;
     if (full > 0 && ratio > 0 && ratio < full * (1 - 4 * error) && sf_collective_busbw_factor(op, 2) < sf_collective_busbw_factor(op, 4)) {
         int by_ratio = (int)lround(full / (full - ratio));
@@ -285,35 +307,56 @@ static void infer_ranks(reader *r)
         if (!agrees)
             told = by_ratio;
     }
-    log->ranks = told;
+    of->ranks = told;
 }
 
-static void infer_nodes(reader *r)
+static void infer_nodes(run *of)
+{
+    bool complete = of->ranks_seen > 0 && of->ranks_seen == of->max_rank + 1 && of->ranks_seen == of->ranks;
+    if (complete) {
+        of->nodes = (int)of->n_hosts;
+    } else if (of->nnodes > 0) {
+        of->nodes = of->nnodes;
+    } else if (of->ranks_seen > 0 && of->ranks > 0 && of->ranks % (of->max_device + 1) == 0) {
+        int by_device = of->ranks / (of->max_device + 1); /* the list is thinned: the devices of a node tell */
+        of->nodes = by_device >= (int)of->n_hosts ? by_device : (int)of->n_hosts;
+    }
+}
+
+/* Ranks and nodes of every run; of the log where all runs agree. */
+static void infer_sizes(reader *r)
 {
     sf_nccl_log *log = r->log;
-    bool complete = r->ranks_seen > 0 && r->ranks_seen == r->max_rank + 1 && r->ranks_seen == log->ranks;
-    if (complete) {
-        log->nodes = (int)r->n_hosts;
-    } else if (r->nnodes > 0) {
-        log->nodes = r->nnodes;
-    } else if (r->ranks_seen > 0 && log->ranks > 0 && log->ranks % (r->max_device + 1) == 0) {
-        int by_device = log->ranks / (r->max_device + 1); /* the list is thinned: the devices of a node tell */
-        log->nodes = by_device >= (int)r->n_hosts ? by_device : (int)r->n_hosts;
+    bool first = true;
+    for (size_t k = 0; k < r->n_runs; k++) {
+        run *of = &r->runs[k];
+        if (of->end_row == of->first_row)
+            continue;
+        infer_ranks(log, of);
+        infer_nodes(of);
+        for (size_t i = of->first_row; i < of->end_row; i++)
+            log->rows[i].ranks = of->ranks;
+        log->ranks = first || log->ranks == of->ranks ? of->ranks : 0;
+        log->nodes = first || log->nodes == of->nodes ? of->nodes : 0;
+        first = false;
     }
 }
 
 /* A table's columns and ratio tell the collective where nothing else does. */
 static sf_collective columns_tell(const reader *r)
 {
-    double error, ratio = bus_ratio(r->log, &error);
-    bool sums = strcmp(r->redop, "sum") == 0 || strcmp(r->redop, "avg") == 0 || strcmp(r->redop, "max") == 0;
-    if (ratio > 1 + 2 * error || (sums && r->max_rank == 1 && !r->has_root))
+    const run *of = r->runs;
+    while (of->end_row == of->first_row)
+        of++; /* one has rows, else we were not asked */
+    double error, ratio = bus_ratio(r->log, of, &error);
+    bool sums = strcmp(of->redop, "sum") == 0 || strcmp(of->redop, "avg") == 0 || strcmp(of->redop, "max") == 0;
+    if (ratio > 1 + 2 * error || (sums && of->max_rank == 1 && !of->has_root))
         return SF_COLL_ALL_REDUCE;
     if (sums && ratio > 0 && ratio < 1 - 2 * error)
         return SF_COLL_REDUCE_SCATTER;
-    if (sums && ratio > 0 && r->max_rank > 1)
+    if (sums && ratio > 0 && of->max_rank > 1)
         return SF_COLL_REDUCE;
-    if (r->redop[0] == '\0' && ratio > 0 && ratio < 1 - 2 * error)
+    if ((of->redop[0] == '\0' || strcmp(of->redop, "none") == 0) && ratio > 0 && ratio < 1 - 2 * error)
         return SF_COLL_ALL_GATHER;
     return SF_COLL_COUNT;
 }
@@ -355,7 +398,8 @@ sf_status sf_nccl_log_parse(const char *text, size_t len, const char *place, sf_
     if (sf_nccl_csv_looks_like(text, len))
         return sf_nccl_csv_parse(text, len, op, arena, out);
 
-    reader r = { .log = out, .arena = arena, .current = SF_COLL_COUNT, .max_rank = -1, .max_device = -1 };
+    reader r = { .log = out, .arena = arena, .current = SF_COLL_COUNT };
+    start_run(&r);
     const char *at = text, *end = text + len;
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
@@ -376,10 +420,7 @@ sf_status sf_nccl_log_parse(const char *text, size_t len, const char *place, sf_
                        "'1048576 262144 float sum -1 28.56 36.71 64.24 0'", place, r.line,
                        r.seen_header ? " (the header is there, the rows are cut)" : "");
     settle_collective(&r, op);
-    infer_ranks(&r);
-    infer_nodes(&r);
-    for (size_t i = 0; i < out->n_rows; i++)
-        out->rows[i].ranks = out->ranks;
+    infer_sizes(&r);
     return SF_SUCCESS;
 }
 

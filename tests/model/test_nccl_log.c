@@ -177,6 +177,27 @@ static void prefixes_and_interruptions_do_not_hide_rows(void **state)
     assert_int_equal(log.rows[1].line, 5);
 }
 
+/* Two runs pasted one after the other: 2 ranks, then 4 (ratios 1 and 1.5). */
+static void several_runs_in_one_file_keep_their_own_ranks(void **state)
+{
+    (void)state;
+    sf_nccl_log log = parse("$ ./all_reduce_perf -g 2\n"
+                            "#  Rank  0 Group  0 Pid  1 on  n0 device  0 [0x01] NVIDIA A100-SXM4-80GB\n"
+                            "#  Rank  1 Group  0 Pid  1 on  n0 device  1 [0x41] NVIDIA A100-SXM4-80GB\n"
+                            "  134217728      33554432     float     sum      -1    748.0  179.44  179.44      0    747.0  179.68  179.68      0\n"
+                            "$ ./all_reduce_perf -g 4\n"
+                            "#  Rank  0 Group  0 Pid  2 on  n0 device  0 [0x01] NVIDIA A100-SXM4-80GB\n"
+                            "#  Rank  1 Group  0 Pid  2 on  n0 device  1 [0x41] NVIDIA A100-SXM4-80GB\n"
+                            "#  Rank  2 Group  0 Pid  2 on  n0 device  2 [0x81] NVIDIA A100-SXM4-80GB\n"
+                            "#  Rank  3 Group  0 Pid  2 on  n0 device  3 [0xc1] NVIDIA A100-SXM4-80GB\n"
+                            "  134217728      33554432     float     sum      -1   1000.0  134.22  201.33      0    999.0  134.35  201.53      0\n");
+    assert_int_equal(log.n_rows, 2);
+    assert_int_equal(log.rows[0].ranks, 2);
+    assert_int_equal(log.rows[1].ranks, 4);
+    assert_int_equal(log.ranks, 0);
+    assert_int_equal(log.nodes, 1);
+}
+
 static void a_cut_row_is_left_out_and_named(void **state)
 {
     (void)state;
@@ -276,6 +297,7 @@ int main(void)
         cmocka_unit_test(messages_of_nccl_tell_the_fabric),
         cmocka_unit_test(tables_of_latencies_are_read_by_collective_and_ranks),
         cmocka_unit_test(prefixes_and_interruptions_do_not_hide_rows),
+        cmocka_unit_test(several_runs_in_one_file_keep_their_own_ranks),
         cmocka_unit_test(a_cut_row_is_left_out_and_named),
         cmocka_unit_test(a_row_whose_figures_contradict_each_other_is_left_out),
         cmocka_unit_test(a_text_without_rows_is_an_error_that_says_what_was_expected),
