@@ -222,6 +222,7 @@ static void one_rank_or_no_bytes_take_no_time(void **state)
     const sf_comm_plan *alone = world("H100 SXM5", 1, 1), *eight = world("H100 SXM5", 8, 1);
     for (int op = 0; op < SF_COLL_COUNT; op++) {
         assert_true(cost(alone, (sf_collective)op, 1024 * MIB).time_s <= 0);
+        assert_true(cost(alone, (sf_collective)op, 1024 * MIB).busbw_Bps <= 0); /* and no infinite bandwidth */
         assert_true(cost(eight, (sf_collective)op, 0).time_s <= 0);
     }
 }
