@@ -3,6 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/host/block.h"
 
 /* ---- the record ---- */
 
@@ -11,6 +15,7 @@ void sf_run_record_open(sf_run_record *record)
     memset(record, 0, sizeof *record);
     pthread_mutex_init(&record->lock, NULL);
     sf_outcome_init(&record->last, "measured");
+    record->other_load = -1;
 }
 
 void sf_run_record_close(sf_run_record *record)
@@ -197,8 +202,52 @@ static sf_status share_memory(sf_comm *comm, sf_run_record *record)
     return st;
 }
 
+/* ---- what else the machine did ---- */
+
+typedef struct {
+    double wall_s, busy_s, own_s;
+} machine_time;
+
+static double clock_s(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static machine_time machine_now(void)
+{
+    return (machine_time){ clock_s(CLOCK_MONOTONIC), sf_host_busy_s(), clock_s(CLOCK_PROCESS_CPUTIME_ID) };
+}
+
+static sf_status note_other_load(sf_comm *comm, sf_run_record *record, const machine_time *start)
+{
+    struct {
+        double own_s;
+        int pid;
+    } mine = { 0, (int)getpid() }, all[SF_COMM_MAX_RANKS];
+    machine_time end = machine_now();
+    double ours = 0, cores = (double)sysconf(_SC_NPROCESSORS_ONLN);
+
+    mine.own_s = end.own_s - start->own_s;
+    SF_TRY(sf_comm_exchange(comm, &mine, sizeof mine, all));
+    for (int r = 0; r < sf_comm_world(comm); r++) {
+        bool counted = false; /* ranks that are threads share their process's time */
+        for (int k = 0; k < r; k++)
+            counted = counted || all[k].pid == all[r].pid;
+        ours += counted ? 0 : all[r].own_s;
+    }
+    if (start->busy_s < 0 || !sf_comm_one_host(comm) || end.wall_s - start->wall_s < 0.05) /* /proc/stat counts in 1/100 s */
+        return SF_SUCCESS;
+    double share = (end.busy_s - start->busy_s - ours) / (cores * (end.wall_s - start->wall_s));
+    record->other_load = share < 0 ? 0 : share > 1 ? 1 : share;
+    return SF_SUCCESS;
+}
+
 static sf_status train(const sf_run_setup *run, sf_executor *ex, sf_comm *comm, sf_run_record *record, bool *full)
 {
+    machine_time start = machine_now();
+
     for (int s = 0; s < (int)run->job->train.steps; s++) {
         sf_step step;
         SF_TRY(sf_executor_step(ex, &step));
@@ -213,7 +262,7 @@ static sf_status train(const sf_run_setup *run, sf_executor *ex, sf_comm *comm, 
         if (run->progress != NULL && sf_comm_rank(comm) == 0)
             run->progress(run->progress_ctx, s + 1, &step);
     }
-    return SF_SUCCESS;
+    return note_other_load(comm, record, &start);
 }
 
 sf_status sf_run_rank(const sf_run_setup *run, sf_comm *comm, sf_run_record *record, void (*read)(void *ctx, sf_executor *ex), void *read_ctx)

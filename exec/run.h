@@ -33,6 +33,7 @@ typedef struct {
     pthread_mutex_t lock;
     sf_arena arena;                      /* of `last` */
     sf_outcome last;                     /* memory and times up to the last whole step */
+    double other_load;                   /* share of this machine's cores that others used meanwhile; < 0: not known */
     double *losses, *step_s;
     int n_losses, cap_losses;
 } sf_run_record;

@@ -25,12 +25,15 @@
 #include "reports/job_options.h"
 #include "reports/output.h"
 
-enum { KEY_STEPS = 2000, KEY_DATA, KEY_LAUNCH, KEY_DETAIL, KEY_POISON, KEY_TRANSPORT };
+enum { KEY_STEPS = 2000, KEY_DATA, KEY_LAUNCH, KEY_DETAIL, KEY_POISON, KEY_TRANSPORT, KEY_PROGRESS, KEY_PROGRESS_OVER };
+
+typedef enum { PROGRESS_NONE, PROGRESS_LINES, PROGRESS_OVER } progress; /* OVER: one line, written over */
 
 typedef struct {
     sf_job_options job;
     const char *output;
     bool json, launch, detail;
+    progress progress;
     sf_poison poison;
     sf_comm_transport transport;
 } arguments;
@@ -43,6 +46,8 @@ static const struct argp_option options[] = {
     { "json", 'j', 0, 0, "print the outcome as JSON", 0 },
     { "launch", KEY_LAUNCH, 0, 0, "start the ranks with mpirun even for one rank", 0 },
     { "poison", KEY_POISON, "HOW", 0, "fill memory that is not in use with NaN: planned, or spread (none is used twice); finds wrong programs", 0 },
+    { "progress", KEY_PROGRESS, 0, 0, "tell each step on stderr, also where it is no terminal", 0 },
+    { "progress-over", KEY_PROGRESS_OVER, 0, OPTION_HIDDEN, "the same on one line: the launcher's terminal", 0 },
     { "transport", KEY_TRANSPORT, "HOW", 0, "auto, shared or messages: how ranks reach each other", 0 },
     { 0 },
 };
@@ -65,6 +70,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o': a->output = arg; return 0;
     case 'j': a->json = true; return 0;
     case KEY_DETAIL: a->detail = true; return 0;
+    case KEY_PROGRESS: a->progress = PROGRESS_LINES; return 0;
+    case KEY_PROGRESS_OVER: a->progress = PROGRESS_OVER; return 0;
     case KEY_LAUNCH: a->launch = true; return 0;
     case KEY_POISON:
         if (strcmp(arg, "planned") != 0 && strcmp(arg, "spread") != 0)
@@ -130,6 +137,8 @@ static void fill_outcome(run *r, sf_arena *arena, sf_outcome *out)
     out->world_size = r->program->world_size;
     out->tokens_per_step = r->program->tokens_per_step;
     sf_class_flop(sf_program_class_of(r->program, 0), &out->model_flop, &out->hardware_flop);
+    if (r->record.other_load >= 0)
+        json_object_set_new(r->provenance, "other_load", json_real(r->record.other_load));
     out->provenance = r->provenance;
 }
 
@@ -175,6 +184,8 @@ static void print_text(run *r)
                sf_seconds_text(o.time.phase_s[SF_PHASE_FORWARD]).text, sf_seconds_text(o.time.phase_s[SF_PHASE_BACKWARD]).text,
                sf_seconds_text(o.time.phase_s[SF_PHASE_OPTIMIZER]).text, sf_seconds_text(o.time.exposed_comm_s).text,
                sf_seconds_text(o.time.idle_s).text);
+        if (r->record.other_load > 0.05)
+            printf("disturbed other processes used %.0f %% of this machine's cores meanwhile: times are too long\n", 100 * r->record.other_load);
         printf("loss      %.4f -> %.4f in %d steps\n", o.losses[0], o.losses[o.n_losses - 1], o.n_losses);
     }
     printf("memory    %s allocated at most (%s, %s)", sf_bytes_text(o.memory.peak_allocated_bytes).text, sf_phase_name(o.memory.phase_of_peak),
@@ -191,8 +202,11 @@ static void print_text(run *r)
 static void show_progress(void *ctx, int step, const sf_step *result)
 {
     const run *r = ctx;
-    fprintf(stderr, "\rstep %d of %d   loss %.4f   %s   ", step, (int)r->job->train.steps, result->loss, sf_seconds_text(result->step_s).text);
-    if (step == r->job->train.steps)
+    bool over = r->a->progress == PROGRESS_OVER;
+
+    fprintf(stderr, "%sstep %d of %d   loss %.4f   %s%s", over ? "\r" : "", step, (int)r->job->train.steps, result->loss,
+            sf_seconds_text(result->step_s).text, over ? "   " : "\n");
+    if (over && step == r->job->train.steps)
         fputc('\n', stderr);
 }
 
@@ -292,7 +306,7 @@ static int train(run *r, sf_comm *comm)
     pthread_t watcher;
     sf_run_setup setup = { .job = r->job, .program = r->program, .backend = &sf_backend_host,
                            .device_memory_bytes = sf_job_device_bytes(r->job), .poison = r->a->poison,
-                           .progress = isatty(STDERR_FILENO) ? show_progress : NULL, .progress_ctx = r };
+                           .progress = r->a->progress != PROGRESS_NONE ? show_progress : NULL, .progress_ctx = r };
 
     sf_run_record_open(&r->record);
     r->provenance = sf_provenance();
@@ -330,14 +344,18 @@ static sf_status open_comm(const run *r, int launched, sf_comm **comm)
     return sf_comm_mpi_open(r->a->transport, comm);
 }
 
-/* The same command line, for the ranks. */
+/* The same command line, for the ranks, whose stderr is mpirun's pipe. */
 static sf_status launch(run *r, int argc, char **argv, int *code)
 {
     char *args[128] = { "run" };
 
-    if (argc >= 127)
+    int n = 1;
+
+    if (argc >= 126)
         return SF_FAIL(SF_EINVAL, "too many arguments");
-    for (int i = 1, n = 1; i < argc; i++)
+    if (r->a->progress == PROGRESS_OVER)
+        args[n++] = "--progress-over";
+    for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--launch") != 0)
             args[n++] = argv[i];
     return sf_launch(r->program->world_size, args, code);
@@ -388,6 +406,8 @@ int sf_cmd_run(int argc, char **argv)
     sf_job job;
     int code;
 
+    if (isatty(STDERR_FILENO))
+        a.progress = PROGRESS_OVER;
     argp_parse(&parser, argc, argv, 0, 0, &a);
     sf_status st = read_job(&a, &arena, &job);
     if (st.code == SF_OK) {

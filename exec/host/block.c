@@ -95,3 +95,15 @@ int sf_host_cores(void)
         return CPU_COUNT(&set);
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
+
+double sf_host_busy_s(void)
+{
+    unsigned long long user, nice, system, idle, wait, irq, softirq, steal;
+    FILE *f = fopen("/proc/stat", "r");
+
+    if (f == NULL)
+        return -1;
+    int n = fscanf(f, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal);
+    fclose(f);
+    return n == 8 ? (double)(user + nice + system + irq + softirq + steal) / (double)sysconf(_SC_CLK_TCK) : -1;
+}

@@ -29,4 +29,8 @@ uint64_t sf_host_memory_available(void);
 /* Cores that this process may use. */
 int sf_host_cores(void);
 
+/* Seconds that this machine's cores have worked since it started, for whomever (/proc/stat); negative if that
+ * cannot be read. */
+double sf_host_busy_s(void);
+
 #endif
