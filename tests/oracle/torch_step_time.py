@@ -4,7 +4,8 @@
     torch_step_time.py BENCH_OPS [MODEL:DTYPE ...]    (MODEL small or gpt2-124m, DTYPE f32 or bf16)
 
 For each pair prints both best times and their ratio (kernels / PyTorch). Exits 77 without PyTorch, 1 if a ratio is
-over 1. PyTorch is given its fastest way of each kind: fused gelu, one product for q, k and v, AdamW both as a loop
+over 1. Times are the process's processor time: with one thread on a quiet machine that is the time on the wall, and
+on a busy one it leaves out the others' turns. PyTorch is given its fastest way of each kind: fused gelu, one product for q, k and v, AdamW both as a loop
 and with foreach, bf16 both as bf16 weights and by autocast. Each round runs the one, then the other, so that other
 load on the machine meets both; the best of all rounds counts.
 """
@@ -76,14 +77,14 @@ def stepper(name, dtype, foreach, autocast):
     tokens, targets = torch.randint(0, vocab, (2, micro_batch, seq_len))
 
     def step():
-        start = time.perf_counter()
+        start = time.process_time()
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             logits = model(tokens)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
         loss.backward()
         optimizer.step()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     return step
 
