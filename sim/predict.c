@@ -4,6 +4,7 @@
 #include "model/cost/accountant.h"
 #include "model/program/timeline.h"
 #include "sim/engine.h"
+#include "sim/predict_gpu.h"
 
 /* ---- our executor on this host ---- */
 
@@ -46,7 +47,7 @@ sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_pred
     if (!out->fits)
         return SF_SUCCESS;
     if (!job->cluster.gpu.is_host)
-        return SF_SUCCESS;
+        return sf_predict_time_on_gpu(job, program, options->every_rank, arena, out);
     if (options->profile == NULL)
         return SF_SUCCESS; /* bytes are exact without; times need measurements */
     return time_on_host(program, options, arena, out);

@@ -1,0 +1,107 @@
+/* Times of a program on GPUs of the catalogue: compute by model/cost/compute_cost.h, collectives as NCCL
+ * does them, and a host that launches. */
+#include "model/cost/collective_cost.h"
+#include "model/cost/compute_cost.h"
+#include "model/cost/nccl_plan.h"
+#include "model/program/timeline.h"
+#include "sim/engine.h"
+#include "sim/predict_gpu.h"
+
+/* Host time to launch a kernel from C: 2 to 4 us (CUDA launch latency, facts of several sources). */
+static const double launch_s = 4e-6;
+
+/* An offloaded optimizer on the host: DeepSpeed's CPUAdam reaches 4 to 4.5 G parameters a second on a
+ * two-socket server, about 110 GB/s at its bytes per parameter; the node's ranks share it. */
+static const double host_optimizer_Bps = 110e9;
+
+/* Usable share of PCIe: 26 of 31.5 GB/s on Gen4 x16 pinned copies (bandwidthTest on A100). */
+static const double pcie_share = 0.82;
+
+typedef struct {
+    const sf_job *job;
+    double pcie_Bps;
+    double ranks_per_node;
+    sf_comm_plan plan[SF_GROUP_COUNT];
+    bool has_plan[SF_GROUP_COUNT];
+} gpu_machine;
+
+static sf_collective collective_of(sf_op_type type)
+{
+    switch (type) {
+    case SF_OP_ALL_REDUCE: return SF_COLL_ALL_REDUCE;
+    case SF_OP_ALL_GATHER: return SF_COLL_ALL_GATHER;
+    case SF_OP_REDUCE_SCATTER: return SF_COLL_REDUCE_SCATTER;
+    case SF_OP_BROADCAST: return SF_COLL_BROADCAST;
+    case SF_OP_REDUCE: return SF_COLL_REDUCE;
+    case SF_OP_SCATTER: return SF_COLL_SCATTER;
+    case SF_OP_GATHER: return SF_COLL_GATHER;
+    default: return SF_COLL_ALL_TO_ALL;
+    }
+}
+
+static uint64_t array_bytes(const sf_class *cls, const sf_issue *issue)
+{
+    int with = 0;
+    while (issue->op->args[with].buffer < 0)
+        with++;
+    return (uint64_t)issue->op->dims.n * sf_dtype_bytes(cls->buffers[issue->op->args[with].buffer].dtype);
+}
+
+static sf_sim_cost gpu_cost(void *ctx, const sf_class *cls, const sf_issue *issue, int rank)
+{
+    const gpu_machine *m = ctx;
+    (void)rank;
+    if (sf_op_kind_of(issue->op->type) == SF_KIND_COMM) {
+        sf_collective_cost cost = { 0 };
+        if (m->has_plan[issue->op->group])
+            sf_comm_plan_time(&m->plan[issue->op->group], collective_of(issue->op->type), array_bytes(cls, issue), &cost);
+        return (sf_sim_cost){ .seconds = cost.time_s };
+    }
+    if (issue->op->stream == SF_STREAM_HOST)
+        return (sf_sim_cost){ .seconds = (double)issue->op->bytes * m->ranks_per_node / host_optimizer_Bps };
+    return (sf_sim_cost){ .seconds = sf_gpu_op_time_s(&m->job->cluster.gpu, m->pcie_Bps, cls, issue) };
+}
+
+static double pcie_Bps(const sf_cluster *c)
+{
+    /* Gen3 is 0.985 GB/s a lane and direction (8 GT/s, 128/130); each generation doubles it */
+    double lane = 0.985e9;
+    for (int gen = 3; gen < c->gpu.pcie_gen; gen++)
+        lane *= 2;
+    return c->pcie_GBps > 0 ? c->pcie_GBps * 1e9 : pcie_share * lane * (c->gpu.pcie_lanes > 0 ? c->gpu.pcie_lanes : 16);
+}
+
+sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, bool every_rank, sf_arena *arena, sf_outcome *out)
+{
+    gpu_machine *m = SF_NEW(arena, gpu_machine);
+    sf_comm_fabric fabric;
+    sf_sim_result result;
+    int channels = 0;
+
+    *m = (gpu_machine){ .job = job, .pcie_Bps = pcie_Bps(&job->cluster), .ranks_per_node = (double)job->cluster.gpus_per_node };
+    sf_comm_fabric_of_cluster(&job->cluster, &fabric);
+    if (program->world_size > 1) {
+        sf_comm_group world = sf_comm_group_world(&fabric);
+        sf_collective_cost probe;
+        SF_TRY(sf_comm_plan_make(&fabric, &world, NULL, NULL, &m->plan[SF_GROUP_WORLD]));
+        m->has_plan[SF_GROUP_WORLD] = true;
+        sf_comm_plan_time(&m->plan[SF_GROUP_WORLD], SF_COLL_ALL_GATHER, 64u << 20, &probe);
+        channels = probe.channels;
+    }
+    /* a collective's CTAs take SMs from compute (NCCL maintainers, nccl#689: they never share one) */
+    int sms = job->cluster.gpu.sm_count;
+    sf_sim_options sim = { .cost = gpu_cost, .ctx = m, .issue_s = launch_s, .every_rank = every_rank,
+                           .overlap_rate = sms > channels ? (double)(sms - channels) / sms : 1 };
+    SF_TRY(sf_simulate(program, &sim, arena, &result));
+    sf_timeline_summarise(result.spans, result.n_spans, out);
+    out->time.step_s = result.step_s;
+    out->spans = result.spans;
+    out->n_spans = result.n_spans;
+    double peak = job->train.precision == SF_PRECISION_FP32 ? (job->cluster.gpu.tf32_flops > 0 ? job->cluster.gpu.tf32_flops : job->cluster.gpu.fp32_flops)
+                                                            : job->cluster.gpu.bf16_flops;
+    if (peak > 0 && result.step_s > 0) {
+        out->mfu = (double)out->model_flop / result.step_s / peak;
+        out->hfu = (double)out->hardware_flop / result.step_s / peak;
+    }
+    return SF_SUCCESS;
+}
