@@ -26,6 +26,7 @@ enum {
     X(validate, "validate", "predict, run, compare: tables, plots and a page")                     \
     X(collective, "collective", "time and bandwidth of a collective over message sizes, as nccl-tests prints them") \
     X(calibrate, "calibrate", "measure this machine into a profile")                               \
+    X(topo, "topo", "show what was understood of a topology")                                      \
     X(version, "version", "print the version and what this build can do")
 
 #define SF_DECLARE_COMMAND(id, name, summary) int sf_cmd_##id(int argc, char **argv);
