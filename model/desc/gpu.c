@@ -13,6 +13,9 @@
 
 enum { MOST_WORDS = 24, WORD_SIZE = 24 };
 
+/* A B200 is sold as 180 and as 192 GB, an A40 is logged as 44 of its 48: within 8.5 % is the same card. */
+static const double MEMORY_SLACK = 0.085;
+
 /* A name as words: "NVIDIA A100-SXM4-80GB" -> nvidia, a100, sxm4, 80gb. */
 typedef struct {
     char word[MOST_WORDS][WORD_SIZE];
@@ -52,7 +55,7 @@ static bool one_of(const char *w, const char *const *list)
 static bool is_vendor(const char *w)
 {
     static const char *const list[] = { "nvidia", "tesla", "geforce", "rtx", "gtx", "quadro", "amd", "instinct", "intel", "habana", "gpu",
-                                        "generation", "edition", "tensor", "core", "superchip", "radeon", NULL };
+                                        "generation", "edition", "tensor", "core", "superchip", "radeon", "dgx", "hgx", "node", "class", NULL };
     return one_of(w, list);
 }
 
@@ -71,6 +74,19 @@ static double memory_of(const char *w)
     char *end;
     double gb = strtod(w, &end);
     return end != w && (strcmp(end, "gb") == 0 || strcmp(end, "g") == 0 || strcmp(end, "gib") == 0) ? gb : 0;
+}
+
+/* "8x", "x8": how many, not which. */
+static bool is_count(const char *w)
+{
+    size_t digits = strspn(w, "0123456789");
+    return (digits > 0 && strcmp(w + digits, "x") == 0) || (w[0] == 'x' && w[1] != '\0' && strspn(w + 1, "0123456789") == strlen(w + 1));
+}
+
+/* Does the word say which chip? */
+static bool is_specific(const char *w)
+{
+    return !is_vendor(w) && !is_form(w) && !is_count(w) && memory_of(w) <= 0;
 }
 
 static bool same_word(const char *a, const char *b)
@@ -117,18 +133,21 @@ static int distance(const words *asked, const words *name, const words *smi, dou
         double gb = memory_of(w);
         if (gb > 0) {
             memory_asked = true;
-            if (fabs(gb - row_gb) > 0.05 * row_gb)
+            if (fabs(gb - row_gb) > MEMORY_SLACK * row_gb)
                 return -1;
+            cost += (int)(200 * fabs(gb - row_gb) / row_gb);
         } else if (is_form(w)) {
             form_asked = true;
             cost += has(name, w) || has(smi, w) ? 0 : 40; /* a form the row does not have counts, a unit like 500W little */
+        } else if (is_count(w)) {
+            continue;
         } else if (!is_vendor(w) && !has(name, w) && !has(smi, w)) {
             return -1;
         } else if (is_vendor(w) && !has(name, w) && !has(smi, w)) {
             cost += 1;
         }
     }
-    if (hint_gb > 0 && fabs(hint_gb - row_gb) > 0.05 * row_gb)
+    if (hint_gb > 0 && fabs(hint_gb - row_gb) > MEMORY_SLACK * row_gb)
         return -1;
     for (int i = 0; i < name->count; i++) {
         const char *w = name->word[i];
@@ -169,6 +188,46 @@ static void read_row(const sf_csv *csv, size_t row, sf_gpu *out)
     };
 }
 
+/* The rows whose words come closest to the words that say which chip: "A100X" is near the A100s. */
+static const char *nearest(const sf_csv *csv, const words *asked, const char *text, sf_arena *arena)
+{
+    enum { MOST = 3 };
+    const char *best[MOST] = { 0 };
+    int distance_of[MOST], n = 0;
+    words row;
+
+    for (size_t i = 0; i < csv->n_rows; i++) {
+        int d = 1000;
+        split(sf_csv_field(csv, i, "name"), &row);
+        for (int a = 0; a < asked->count; a++)
+            for (int b = 0; is_specific(asked->word[a]) && b < row.count; b++) {
+                int apart = is_specific(row.word[b]) ? sf_str_distance(asked->word[a], row.word[b]) : 1000;
+                d = apart < d ? apart : d;
+            }
+        int at = n;
+        while (at > 0 && d < distance_of[at - 1])
+            at--;
+        if (at == MOST || d == 1000)
+            continue;
+        n = n < MOST ? n + 1 : n;
+        for (int k = n - 1; k > at; k--) {
+            best[k] = best[k - 1];
+            distance_of[k] = distance_of[k - 1];
+        }
+        best[at] = sf_csv_field(csv, i, "name");
+        distance_of[at] = d;
+    }
+    return sf_str_nearest(text, best, (size_t)n, arena);
+}
+
+static bool any_specific(const words *w)
+{
+    for (int i = 0; i < w->count; i++)
+        if (is_specific(w->word[i]))
+            return true;
+    return false;
+}
+
 sf_status sf_gpu_find(const char *name, double memory_gb_hint, sf_arena *arena, sf_gpu *out)
 {
     sf_csv csv;
@@ -185,6 +244,8 @@ sf_status sf_gpu_find(const char *name, double memory_gb_hint, sf_arena *arena, 
     }
     SF_TRY(sf_csv_read(sf_catalogue_path(arena, "gpus.csv"), arena, &csv));
     split(name, &asked);
+    if (!any_specific(&asked))
+        return SF_FAIL(SF_EINVAL, "gpu '%s' names no GPU; write for example 'A100-80GB', 'H100 SXM5', 'RTX 4090', or 'host' for this machine", name);
     for (size_t i = 0; i < csv.n_rows; i++) {
         if (sf_str_ieq(name, sf_csv_field(&csv, i, "name")) || sf_str_ieq(name, sf_csv_field(&csv, i, "nvidia_smi_name"))) {
             read_row(&csv, i, out);
@@ -217,8 +278,5 @@ sf_status sf_gpu_find(const char *name, double memory_gb_hint, sf_arena *arena, 
             read_row(&csv, i, out);
             return SF_SUCCESS;
         }
-    const char **names = SF_NEW_ARRAY(arena, const char *, csv.n_rows);
-    for (size_t i = 0; i < csv.n_rows; i++)
-        names[i] = sf_csv_field(&csv, i, "name");
-    return SF_FAIL(SF_EINVAL, "gpu '%s' is not in the catalogue; the nearest names are %s", name, sf_str_nearest(name, names, csv.n_rows, arena));
+    return SF_FAIL(SF_EINVAL, "gpu '%s' is not in the catalogue; the nearest names are %s", name, nearest(&csv, &asked, name, arena));
 }

@@ -11,7 +11,6 @@
 #include "model/base/csv.h"
 #include "model/base/text.h"
 #include "model/desc/catalogue.h"
-#include "model/desc/gpu.h"
 #include "model/desc/json.h"
 #include "model/desc/transformer.h"
 
@@ -204,50 +203,6 @@ static void damaged_configs_are_read_or_refused(void **state)
     }
 }
 
-/* Names as the published runs write them. */
-static void gpus_are_found_by_the_names_people_write(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *asked;
-        double memory_gb;
-        const char *name;
-    } cases[] = {
-        { "A100-40GB", 40, "A100 SXM4 40GB" }, { "A100-80GB", 0, "A100 SXM4 80GB" }, { "A100-PCIe-80GB", 80, "A100 PCIe 80GB" },
-        { "H100-SXM-80GB", 80, "H100 SXM5" }, { "H100-SXM-96GB-HBM2e-500W", 96, "H100 SXM5 96GB" }, { "H100", 0, "H100 SXM5" },
-        { "4090", 0, "RTX 4090" }, { "RTX-4090-24GB", 24, "RTX 4090" }, { "3090", 0, "RTX 3090" }, { "RTX 3090 Ti", 0, "RTX 3090 Ti" },
-        { "NVIDIA A100-SXM4-80GB", 0, "A100 SXM4 80GB" }, { "Tesla V100-SXM2-32GB", 0, "V100 SXM2 32GB" }, { "V100-SXM2-16GB", 16, "V100 SXM2 16GB" },
-        { "A800-PCIe-80GB", 80, "A800 PCIe 80GB" }, { "GB200-192GB", 192, "GB200 (one GPU)" }, { "TITAN-RTX-24GB", 24, "TITAN RTX" },
-        { "A10G-24GB", 24, "A10G" }, { "A10", 0, "A10" }, { "RTX-A6000-48GB", 48, "RTX A6000" }, { "H800-80GB", 80, "H800 SXM5" },
-        { "2080Ti", 0, "RTX 2080 Ti" }, { "nvidia h200", 0, "H200 SXM" }, { "RTX-PRO-6000-96GB", 96, "RTX PRO 6000 Blackwell WS" },
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sf_arena arena = { 0 };
-        sf_gpu gpu;
-        sf_status st = sf_gpu_find(cases[i].asked, cases[i].memory_gb, &arena, &gpu);
-        if (st.code != SF_OK)
-            fail_msg("%s", st.msg);
-        assert_string_equal(gpu.name, cases[i].name);
-        sf_arena_free(&arena);
-    }
-}
-
-static void unclear_gpus_are_refused_with_the_candidates(void **state)
-{
-    (void)state;
-    sf_arena arena = { 0 };
-    sf_gpu gpu;
-    sf_status st = sf_gpu_find("A100", 0, &arena, &gpu);
-    assert_int_equal(st.code, SF_EINVAL);
-    assert_non_null(strstr(st.msg, "'A100 SXM4 40GB', 'A100 SXM4 80GB'"));
-    assert_int_equal(sf_gpu_find("A100", 80, &arena, &gpu).code, SF_OK);
-    st = sf_gpu_find("B2000", 0, &arena, &gpu);
-    assert_int_equal(st.code, SF_EINVAL);
-    assert_non_null(strstr(st.msg, "B200"));
-    assert_int_equal(sf_gpu_find("", 0, &arena, &gpu).code, SF_EINVAL);
-    sf_arena_free(&arena);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,8 +213,6 @@ int main(void)
         cmocka_unit_test(bad_configs_say_what_is_wrong),
         cmocka_unit_test(numbers_may_be_written_loosely),
         cmocka_unit_test(damaged_configs_are_read_or_refused),
-        cmocka_unit_test(gpus_are_found_by_the_names_people_write),
-        cmocka_unit_test(unclear_gpus_are_refused_with_the_candidates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
