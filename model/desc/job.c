@@ -5,6 +5,7 @@
 
 #include "model/base/text.h"
 #include "model/base/units.h"
+#include "model/desc/job_check.h"
 #include "model/desc/job_fields.h"
 #include "model/desc/json.h"
 
@@ -37,6 +38,7 @@ static void set_number(sf_job *job, const sf_field *f, double value)
     case SF_FIELD_REAL: *(double *)slot(job, f) = value; break;
     case SF_FIELD_BOOL: *(bool *)slot(job, f) = value != 0; break;
     case SF_FIELD_TEXT: *(const char **)slot(job, f) = ""; break;
+    case SF_FIELD_LIST: *(sf_int_list *)slot(job, f) = (sf_int_list){ value < 0 ? 0 : 1, { value < 0 ? 0 : (int64_t)value } }; break;
     default: *(int64_t *)slot(job, f) = (int64_t)value; break;
     }
 }
@@ -67,6 +69,25 @@ static sf_status set_choice(reader *r, const sf_field *f, const json_t *value)
                    sf_str_nearest(text, f->choices, choice_count(f), r->arena));
 }
 
+/* An array of whole numbers; one number stands for an array of it, null for none. */
+static sf_status set_list(reader *r, const sf_field *f, const json_t *value)
+{
+    sf_int_list list = { 0 };
+    size_t n = json_is_array(value) ? json_array_size(value) : json_is_null(value) ? 0 : 1;
+    if (n > SF_MOST_LIST)
+        return SF_FAIL(SF_EINVAL, "%s: %s has %zu numbers; at most %d are taken", r->place, f->path, n, SF_MOST_LIST);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *item = json_is_array(value) ? json_array_get(value, i) : value;
+        if (!sf_json_to_int(item, &list.v[i]))
+            return SF_FAIL(SF_EINVAL, "%s: %s is a list of whole numbers", r->place, f->path);
+        if ((double)list.v[i] < f->least || (double)list.v[i] > f->most)
+            return SF_FAIL(SF_EINVAL, "%s: %s has %lld, outside %.10g to %.10g", r->place, f->path, (long long)list.v[i], f->least, f->most);
+    }
+    list.n = (int64_t)n;
+    *(sf_int_list *)slot(r->job, f) = list;
+    return SF_SUCCESS;
+}
+
 static sf_status set_value(reader *r, const sf_field *f, const json_t *value)
 {
     double number;
@@ -76,6 +97,8 @@ static sf_status set_value(reader *r, const sf_field *f, const json_t *value)
     switch (f->type) {
     case SF_FIELD_CHOICE:
         return set_choice(r, f, value);
+    case SF_FIELD_LIST:
+        return set_list(r, f, value);
     case SF_FIELD_TEXT:
         if (!json_is_string(value))
             return SF_FAIL(SF_EINVAL, "%s: %s is a text", r->place, f->path);
@@ -182,13 +205,51 @@ static sf_status apply_override(json_t *object, const sf_override *o, sf_arena *
     return SF_SUCCESS;
 }
 
+/* "--set model.num_hidden_layers=4" of a named model changes that field of its configuration. */
+static sf_status open_named_model(json_t *object, const sf_override *o, const char *place, sf_arena *arena)
+{
+    const json_t *model = json_object_get(object, "model");
+    json_t *config = NULL;
+
+    if (!sf_str_starts(o->path, "model.") || !json_is_string(model))
+        return SF_SUCCESS;
+    SF_TRY(sf_status_prefix(sf_transformer_find_config(json_string_value(model), arena, &config), "%s", place));
+    json_object_set_new(config, "_name_or_path", json_string(sf_arena_printf(arena, "%s with changes", json_string_value(model))));
+    json_object_set_new(object, "model", config);
+    return SF_SUCCESS;
+}
+
+/* A field that the configuration does not have may be one that it has under another name. */
+static sf_status check_model_override(const json_t *object, const sf_override *o, const char *place, sf_arena *arena)
+{
+    const json_t *model = json_object_get(object, "model");
+    const char *key, **names = NULL, *field = o->path + strlen("model.");
+    size_t n = 0, cap = 0;
+    json_t *value;
+
+    if (!sf_str_starts(o->path, "model.") || !json_is_object(model) || json_object_size(model) == 0)
+        return SF_SUCCESS;
+    const char *dot = strchr(field, '.');
+    const char *top = dot == NULL ? field : sf_arena_strndup(arena, field, (size_t)(dot - field));
+    if (json_object_get(model, top) != NULL)
+        return SF_SUCCESS;
+    json_object_foreach((json_t *)model, key, value)
+        SF_PUSH(arena, names, n, cap) = key;
+    return SF_FAIL(SF_EINVAL, "%s: the model's configuration has no field '%s' to set; the nearest that it has are %s", place, top,
+                   sf_str_nearest(top, names, n, arena));
+}
+
 static sf_status read_model(reader *r, const json_t *model)
 {
     if (model == NULL || json_is_null(model))
         return SF_FAIL(SF_EINVAL, "%s: 'model' is missing: a name of the catalogue, a config.json or such an object", r->place);
     if (json_is_string(model))
         return sf_status_prefix(sf_transformer_find(json_string_value(model), r->arena, &r->job->model), "%s", r->place);
-    return sf_transformer_from_json(model, sf_arena_printf(r->arena, "%s: model", r->place), r->arena, &r->job->model);
+    const char *name = json_string_value(json_object_get(model, "_name_or_path"));
+    SF_TRY(sf_transformer_from_json(model, sf_arena_printf(r->arena, "%s: model", r->place), r->arena, &r->job->model));
+    if (name != NULL && name[0] != '\0')
+        r->job->model.name = sf_arena_strdup(r->arena, name);
+    return SF_SUCCESS;
 }
 
 static sf_status read_gpu(reader *r, const json_t *gpu)
@@ -202,7 +263,7 @@ static sf_status read_gpu(reader *r, const json_t *gpu)
     return sf_status_prefix(sf_gpu_find(json_string_value(gpu), 0, r->arena, &r->job->cluster.gpu), "%s: cluster.gpu", r->place);
 }
 
-/* ---- what must hold between fields ---- */
+/* ---- what was stated ---- */
 
 static bool is_stated(const reader *r, const char *path)
 {
@@ -223,47 +284,16 @@ static sf_status check_knobs(const reader *r)
     return SF_SUCCESS;
 }
 
-static sf_status check_batch(reader *r)
+/* A field's default matters always, or where the job has several nodes, or where it offloads. */
+static bool default_matters(const sf_job *job, const sf_field *f)
 {
-    sf_train *t = &r->job->train;
-    int64_t ranks = sf_job_world_size(r->job);
-
-    if (is_stated(r, "train.global_batch") && t->global_batch > 0) {
-        if (!is_stated(r, "train.grad_accum")) {
-            if (t->global_batch % (t->micro_batch * ranks) != 0)
-                return SF_FAIL(SF_EINVAL, "%s: train.micro_batch %lld on %lld devices does not divide train.global_batch %lld; a multiple of %lld does",
-                               r->place, (long long)t->micro_batch, (long long)ranks, (long long)t->global_batch, (long long)(t->micro_batch * ranks));
-            t->grad_accum = t->global_batch / (t->micro_batch * ranks);
-        }
-        if (t->micro_batch * t->grad_accum * ranks != t->global_batch)
-            return SF_FAIL(SF_EINVAL, "%s: train.micro_batch %lld x grad_accum %lld x %lld devices is %lld, not the stated train.global_batch %lld", r->place,
-                           (long long)t->micro_batch, (long long)t->grad_accum, (long long)ranks,
-                           (long long)(t->micro_batch * t->grad_accum * ranks), (long long)t->global_batch);
-    }
-    t->global_batch = t->micro_batch * t->grad_accum * ranks;
-    if (t->seq_len == 0)
-        t->seq_len = r->job->model.max_positions;
-    if (r->job->model.position == SF_POS_LEARNED && t->seq_len > r->job->model.max_positions)
-        return SF_FAIL(SF_EINVAL, "%s: train.seq_len %lld is more than the %lld learned positions of the model; use at most %lld", r->place,
-                       (long long)t->seq_len, (long long)r->job->model.max_positions, (long long)r->job->model.max_positions);
-    return SF_SUCCESS;
-}
-
-static sf_status check_strategy(const reader *r)
-{
-    const sf_job *job = r->job;
-    int64_t s = job->strategy.name;
-    bool zero = s == SF_STRATEGY_ZERO1 || s == SF_STRATEGY_ZERO2 || s == SF_STRATEGY_ZERO3;
-
-    if (job->framework == SF_FRAMEWORK_PYTORCH && zero)
-        return SF_FAIL(SF_EINVAL, "%s: %s is DeepSpeed's; set framework to deepspeed (or shardfit for our executor)", r->place, sf_strategy_name(s));
-    if (job->framework == SF_FRAMEWORK_DEEPSPEED && !zero && s != SF_STRATEGY_DDP)
-        return SF_FAIL(SF_EINVAL, "%s: framework deepspeed has zero1, zero2, zero3 and ddp (stage 0), not %s", r->place, sf_strategy_name(s));
-    if (job->cluster.gpu.is_host && job->framework != SF_FRAMEWORK_SHARDFIT)
-        return SF_FAIL(SF_EINVAL, "%s: cluster.gpu host runs our own executor; set framework to shardfit", r->place);
-    if (job->train.tp > 1 || job->train.pp > 1 || job->train.cp > 1 || job->train.ep > 1)
-        return SF_FAIL(SF_EUNSUP, "%s: train.tp, pp, cp and ep above 1 are not modelled yet", r->place);
-    return SF_SUCCESS;
+    bool offloads = job->strategy.cpu_offload || job->strategy.offload_optimizer_device != SF_DEVICE_NONE ||
+                    job->strategy.offload_param_device != SF_DEVICE_NONE;
+    if (sf_str_eq(f->path, "cluster.inter.nics") || sf_str_eq(f->path, "cluster.inter.gbit_per_nic"))
+        return job->cluster.nodes > 1 && job->cluster.topology[0] == '\0';
+    if (sf_str_eq(f->path, "cluster.host_memory_gib"))
+        return offloads && !job->cluster.gpu.is_host;
+    return f->matters;
 }
 
 static void note_assumed(reader *r)
@@ -272,7 +302,7 @@ static void note_assumed(reader *r)
     unsigned bits = sf_job_field_bits(job->framework, job->strategy.name);
     for (size_t i = 0; i < sf_job_field_count; i++) {
         const sf_field *f = &sf_job_fields[i];
-        if (f->matters && (f->has & bits) && !is_stated(r, f->path))
+        if (default_matters(job, f) && (f->has & bits) && !is_stated(r, f->path))
             SF_PUSH(r->arena, job->assumed, job->n_assumed, job->cap_assumed) = f->path;
     }
 }
@@ -286,11 +316,18 @@ static sf_status read_into(reader *r, const json_t *object)
     SF_TRY(read_object(r, "", object));
     SF_TRY(read_model(r, json_object_get(object, "model")));
     SF_TRY(read_gpu(r, json_object_get(json_object_get(object, "cluster"), "gpu")));
-    SF_TRY(check_strategy(r));
+    SF_TRY(sf_job_check_frame(r->job, r->place));
     SF_TRY(check_knobs(r));
-    SF_TRY(check_batch(r));
+    SF_TRY(sf_job_check(r->job, is_stated(r, "train.global_batch"), is_stated(r, "train.grad_accum"), r->place, r->arena));
     note_assumed(r);
     return SF_SUCCESS;
+}
+
+static sf_status apply(json_t *object, const sf_override *o, const char *place, sf_arena *arena)
+{
+    SF_TRY(open_named_model(object, o, place, arena));
+    SF_TRY(check_model_override(object, o, place, arena));
+    return apply_override(object, o, arena);
 }
 
 sf_status sf_job_from_json(const json_t *object, const char *place, const sf_override *overrides, size_t n, sf_arena *arena, sf_job *out)
@@ -303,7 +340,7 @@ sf_status sf_job_from_json(const json_t *object, const char *place, const sf_ove
         return SF_FAIL(SF_EPARSE, "%s: a job is a JSON object", place);
     out->source = json_deep_copy(object);
     for (size_t i = 0; i < n && st.code == SF_OK; i++)
-        st = apply_override(out->source, &overrides[i], arena);
+        st = apply(out->source, &overrides[i], place, arena);
     if (st.code == SF_OK)
         st = read_into(&r, out->source);
     if (st.code != SF_OK)
@@ -351,6 +388,14 @@ bool sf_job_stated(const sf_job *job, const char *path)
 
 /* ---- printing ---- */
 
+static json_t *list_json(const sf_int_list *list)
+{
+    json_t *array = json_array();
+    for (int64_t i = 0; i < list->n; i++)
+        json_array_append_new(array, json_integer(list->v[i]));
+    return array;
+}
+
 static json_t *field_json(const sf_job *job, const sf_field *f)
 {
     const void *p = (const char *)job + f->offset;
@@ -360,6 +405,7 @@ static json_t *field_json(const sf_job *job, const sf_field *f)
     case SF_FIELD_BOOL: return json_boolean(*(const bool *)p);
     case SF_FIELD_TEXT: return json_string(*(const char *const *)p);
     case SF_FIELD_CHOICE: return json_string(f->choices[*(const int64_t *)p]);
+    case SF_FIELD_LIST: return list_json(p);
     case SF_FIELD_TRI:
         n = *(const int64_t *)p;
         return n == SF_AUTO ? json_null() : n <= 1 ? json_boolean(n == 1) : json_integer(n);

@@ -42,8 +42,12 @@
 #define SF_DTYPE_CHOICES(X) X(DEFAULT, "default") X(FP32, "fp32") X(FP16, "fp16") X(BF16, "bf16")
 #define SF_JOB_NICS(X) X(IB, "ib") X(ROCE, "roce") X(EFA, "efa") X(TCP, "tcp")
 #define SF_JOB_INTRAS(X) X(AUTO, "auto") X(NVSWITCH, "nvswitch") X(NVLINK, "nvlink") X(PCIE, "pcie")
+#define SF_AUTO_WRAPS(X) X(BLOCK, "block") X(SIZE, "size") X(NONE, "none")
+#define SF_SPARSITIES(X)                                                                           \
+    X(NONE, "none") X(DENSE, "dense") X(FIXED, "fixed") X(VARIABLE, "variable") X(BIGBIRD, "bigbird")  \
+    X(BSLONGFORMER, "bslongformer") X(LOCAL, "local_sliding_window")
+#define SF_SPARSE_DIRECTIONS(X) X(DEFAULT, "default") X(UNI, "unidirectional") X(BI, "bidirectional")
 #define SF_COMM_HOOKS(X) X(NONE, "none") X(FP16, "fp16_compress") X(BF16, "bf16_compress")
-
 
 #define SF_FRAMEWORK_ENUM(id, name) SF_FRAMEWORK_##id,
 typedef enum { SF_FRAMEWORKS(SF_FRAMEWORK_ENUM) SF_FRAMEWORK_COUNT } sf_framework;
@@ -71,11 +75,23 @@ typedef enum { SF_DTYPE_CHOICES(SF_DTYPE_CHOICE_ENUM) SF_DTYPE_CHOICE_COUNT } sf
 typedef enum { SF_JOB_NICS(SF_JOB_NIC_ENUM) SF_JOB_NIC_COUNT } sf_job_nic;
 #define SF_JOB_INTRA_ENUM(id, name) SF_JOB_INTRA_##id,
 typedef enum { SF_JOB_INTRAS(SF_JOB_INTRA_ENUM) SF_JOB_INTRA_COUNT } sf_job_intra;
+#define SF_AUTO_WRAP_ENUM(id, name) SF_AUTO_WRAP_##id,
+typedef enum { SF_AUTO_WRAPS(SF_AUTO_WRAP_ENUM) SF_AUTO_WRAP_COUNT } sf_auto_wrap;
+#define SF_SPARSITY_ENUM(id, name) SF_SPARSITY_##id,
+typedef enum { SF_SPARSITIES(SF_SPARSITY_ENUM) SF_SPARSITY_COUNT } sf_sparsity;
+#define SF_SPARSE_DIRECTION_ENUM(id, name) SF_SPARSE_DIRECTION_##id,
+typedef enum { SF_SPARSE_DIRECTIONS(SF_SPARSE_DIRECTION_ENUM) SF_SPARSE_DIRECTION_COUNT } sf_sparse_direction;
 #define SF_COMM_HOOK_ENUM(id, name) SF_COMM_HOOK_##id,
 typedef enum { SF_COMM_HOOKS(SF_COMM_HOOK_ENUM) SF_COMM_HOOK_COUNT } sf_comm_hook;
 
 /* reshard_after_forward and other fields that are true, false, null or a number. */
 enum { SF_AUTO = -1 };
+
+/* A short list of whole numbers. */
+enum { SF_MOST_LIST = 16 };
+typedef struct {
+    int64_t n, v[SF_MOST_LIST];
+} sf_int_list;
 
 typedef struct {
     sf_gpu gpu;
@@ -93,6 +109,18 @@ typedef struct {
     const char *topology;      /* file or "" */
 } sf_cluster;
 
+/* DeepSpeed's block-sparse attention (ops/sparse_attention/sparsity_config.py); SF_AUTO: that
+ * pattern's own default. */
+typedef struct {
+    int64_t mode;              /* sf_sparsity                                               */
+    int64_t block;             /* elements of a side                                        */
+    bool different_layout_per_head, horizontal_global_attention;
+    int64_t attention;         /* sf_sparse_direction                                       */
+    int64_t num_local_blocks, num_global_blocks, num_different_global_patterns;
+    int64_t num_random_blocks, num_sliding_window_blocks;
+    sf_int_list local_window_blocks, global_block_indices, global_block_end_indices;
+} sf_sparse_attention;
+
 typedef struct {
     int64_t name;              /* sf_strategy                                               */
     /* ddp */
@@ -103,6 +131,9 @@ typedef struct {
     int64_t sharding;          /* sf_sharding                                               */
     int64_t backward_prefetch; /* sf_backward_prefetch                                      */
     bool forward_prefetch, limit_all_gathers, use_orig_params, cpu_offload;
+    int64_t auto_wrap;         /* sf_auto_wrap: what becomes a unit                         */
+    double min_num_params;     /* auto_wrap size: elements of a unit at least               */
+    bool pin_memory;           /* fsdp2: of CPUOffloadPolicy                                */
     int64_t reduce_dtype, param_dtype; /* sf_dtype_choice                                   */
     int64_t reshard_after_forward;     /* SF_AUTO, 0, 1 or a shard size                     */
     int64_t replicate;         /* hybrid: number of replicas; 0: one per node               */
@@ -112,14 +143,24 @@ typedef struct {
     double reduce_bucket_size, allgather_bucket_size, sub_group_size;
     double stage3_prefetch_bucket_size, stage3_param_persistence_threshold, stage3_model_persistence_threshold;
     double stage3_max_live_parameters, stage3_max_reuse_distance;
-    bool stage3_gather_16bit_weights_on_model_save;
+    double stage3_module_granularity_threshold;
+    bool stage3_gather_16bit_weights_on_model_save, stage3_allgather_sequential, stage3_use_all_reduce_for_fetch_params;
+    bool memory_efficient_linear, ignore_unused_parameters, prescale_gradients, torch_adam;
+    double gradient_predivide_factor;
+    bool master_weights_16bit, optimizer_states_16bit; /* fp16/bf16_master_weights_and_grads, bf16_optimizer_states */
     int64_t grad_accum_dtype, communication_data_type; /* sf_dtype_choice                   */
     int64_t offload_optimizer_device, offload_param_device; /* sf_device                    */
     bool offload_optimizer_pin_memory, offload_param_pin_memory;
     int64_t offload_optimizer_buffer_count, offload_param_buffer_count;
+    bool offload_optimizer_pipeline_read, offload_optimizer_pipeline_write, offload_optimizer_fast_init, offload_optimizer_super_offload;
+    double offload_optimizer_cpuadam_cores_perc;
+    const char *offload_optimizer_nvme_path, *offload_param_nvme_path;
     double offload_optimizer_ratio, offload_param_buffer_size, offload_param_max_in_cpu;
     int64_t zero_hpz_partition_size, mics_shard_size;
-    bool zero_quantized_weights, zero_quantized_gradients;
+    bool zero_quantized_weights, zero_quantized_gradients, zero_quantized_nontrainable_weights, mics_hierarchical_params_gather;
+    int64_t aio_block_size, aio_queue_depth, aio_intra_op_parallelism;
+    bool aio_single_submit, aio_overlap_events, aio_use_gds;
+    sf_sparse_attention sparse;
 } sf_strategy_knobs;
 
 typedef struct {
@@ -166,6 +207,15 @@ static inline int sf_job_world_size(const sf_job *job)
 /* Device memory that a rank may use: device_memory_gib, else the GPU's usable bytes; 0: no limit. */
 uint64_t sf_job_device_bytes(const sf_job *job);
 uint64_t sf_job_tokens_per_step(const sf_job *job);
+
+/* The element types of a precision where the framework has not been told otherwise. */
+typedef struct {
+    sf_dtype compute;          /* of matrix products' inputs (tf32: f32)                    */
+    sf_dtype param;            /* of the parameters that the model holds                    */
+    bool has_master;           /* an f32 copy beside 16-bit parameters                      */
+    bool loss_scaling;         /* fp16                                                      */
+} sf_precision_types;
+sf_precision_types sf_precision_describe(int64_t framework, int64_t precision);
 
 const char *sf_framework_name(int64_t framework);
 const char *sf_strategy_name(int64_t strategy);

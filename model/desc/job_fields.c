@@ -15,6 +15,9 @@ static const char *const dtype_names[] = { SF_DTYPE_CHOICES(NAME) NULL };
 static const char *const nic_names[] = { SF_JOB_NICS(NAME) NULL };
 static const char *const intra_names[] = { SF_JOB_INTRAS(NAME) NULL };
 static const char *const hook_names[] = { SF_COMM_HOOKS(NAME) NULL };
+static const char *const wrap_names[] = { SF_AUTO_WRAPS(NAME) NULL };
+static const char *const sparsity_names[] = { SF_SPARSITIES(NAME) NULL };
+static const char *const direction_names[] = { SF_SPARSE_DIRECTIONS(NAME) NULL };
 #undef NAME
 
 const char *sf_framework_name(int64_t v) { return framework_names[v]; }
@@ -36,15 +39,24 @@ const char *sf_attention_name(int64_t v) { return attention_names[v]; }
 #define TEXT(path, member, has, help) { path, SF_FIELD_TEXT, AT(member), 0, 0, 0, NULL, has, false, help }
 #define TRI(path, member, otherwise, most, has, matters, help)                                     \
     { path, SF_FIELD_TRI, AT(member), otherwise, 0, most, NULL, has, matters, help }
+#define LIST(path, member, otherwise, least, most, has, help)                                      \
+    { path, SF_FIELD_LIST, AT(member), otherwise, least, most, NULL, has, false, help }
 #define S "strategy."
+#define SPARSE S "sparse_attention."
+#define OO S "offload_optimizer."
+#define OP S "offload_param."
+#define ZERO SF_HAS_DS
+#define ZERO3 SF_HAS_DS_ZERO3
 #define T "train."
 #define C "cluster."
 #define ALL SF_HAS_ALL
 #define FSDPS (SF_HAS_PT_FSDP | SF_HAS_PT_FSDP2)
 #define HUGE_COUNT 1e15
 
-/* Defaults: PyTorch 2.x (torch/nn/parallel/distributed.py, torch/distributed/fsdp), DeepSpeed 0.19
- * (runtime/zero/config.py, offload_config.py), torch.optim.AdamW. */
+/* Defaults: PyTorch 2.x (torch/nn/parallel/distributed.py, torch/distributed/fsdp), DeepSpeed 0.19.6
+ * (runtime/zero/config.py, offload_config.py, swap_tensor/constants.py,
+ * ops/sparse_attention/sparsity_config.py), torch.optim.AdamW. pin_memory of offloading is true
+ * since DeepSpeed 0.19.5, and was false before. */
 const sf_field sf_job_fields[] = {
     CHOICE("framework", framework, SF_FRAMEWORK_PYTORCH, framework_names, ALL, true, "whose behaviour is modelled"),
     CHOICE(S "name", strategy.name, SF_STRATEGY_DDP, strategy_names, ALL, true, "the parallel strategy"),
@@ -80,6 +92,10 @@ const sf_field sf_job_fields[] = {
     BOOL(S "cpu_offload", strategy.cpu_offload, 0, FSDPS, false, "shards, gradients and optimizer in host memory"),
     CHOICE(S "reduce_dtype", strategy.reduce_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, FSDPS, false, "type in which gradients are reduced"),
     CHOICE(S "param_dtype", strategy.param_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, FSDPS, false, "type of gathered parameters"),
+    CHOICE(S "auto_wrap", strategy.auto_wrap, SF_AUTO_WRAP_BLOCK, wrap_names, SF_HAS_PT_FSDP | SF_HAS_PT_FSDP2, false,
+           "what becomes a unit: each block, modules by size, or the whole model"),
+    REAL(S "min_num_params", strategy.min_num_params, 1e8, 1, HUGE_COUNT, SF_HAS_PT_FSDP, false, "auto_wrap size: elements of a unit at least"),
+    BOOL(S "pin_memory", strategy.pin_memory, 1, SF_HAS_PT_FSDP2, false, "cpu_offload: page-locked host memory"),
     TRI(S "reshard_after_forward", strategy.reshard_after_forward, 1, 1 << 20, SF_HAS_PT_FSDP2, false, "true, false, null or a shard size"),
     INT(S "replicate", strategy.replicate, 0, 0, 1 << 20, FSDPS, false, "hybrid sharding: replicas; 0: one per node"),
 
@@ -102,16 +118,35 @@ const sf_field sf_job_fields[] = {
          "keep what is used again within so many elements"),
     BOOL(S "stage3_gather_16bit_weights_on_model_save", strategy.stage3_gather_16bit_weights_on_model_save, 0, SF_HAS_DS_ZERO3, false,
          "gather the model when saving"),
+    REAL(S "stage3_module_granularity_threshold", strategy.stage3_module_granularity_threshold, 0, 0, HUGE_COUNT, ZERO3, false,
+         "finer modules are fetched whole; 0: off"),
+    BOOL(S "stage3_allgather_sequential", strategy.stage3_allgather_sequential, 0, ZERO3, false, "gather parameter by parameter"),
+    BOOL(S "stage3_use_all_reduce_for_fetch_params", strategy.stage3_use_all_reduce_for_fetch_params, 0, ZERO3, false, "fetch by all-reduce"),
+    BOOL(S "memory_efficient_linear", strategy.memory_efficient_linear, 1, ZERO3, false, "autograd does not keep gathered weights"),
+    BOOL(S "ignore_unused_parameters", strategy.ignore_unused_parameters, 1, ZERO, false, "parameters without gradient are no error"),
+    BOOL(S "prescale_gradients", strategy.prescale_gradients, 0, ZERO, false, "divide before reducing"),
+    REAL(S "gradient_predivide_factor", strategy.gradient_predivide_factor, 1, 1e-6, 1e6, ZERO, false, "prescale_gradients: by this factor first"),
+    BOOL(S "torch_adam", strategy.torch_adam, 0, ZERO, false, "torch.optim instead of FusedAdam"),
+    BOOL(S "master_weights_and_grads_16bit", strategy.master_weights_16bit, 0, ZERO, false,
+         "fp16_master_weights_and_grads or bf16_master_weights_and_grads"),
+    BOOL(S "optimizer_states_16bit", strategy.optimizer_states_16bit, 0, ZERO, false, "bf16_optimizer_states"),
     CHOICE(S "grad_accum_dtype", strategy.grad_accum_dtype, SF_DTYPE_CHOICE_DEFAULT, dtype_names, SF_HAS_DS, false, "type of accumulated gradients"),
     CHOICE(S "communication_data_type", strategy.communication_data_type, SF_DTYPE_CHOICE_DEFAULT, dtype_names, SF_HAS_DS, false,
            "type of communicated gradients"),
     CHOICE(S "offload_optimizer.device", strategy.offload_optimizer_device, SF_DEVICE_NONE, device_names, SF_HAS_DS | SF_HAS_OWN, false,
            "where optimizer state lives"),
-    BOOL(S "offload_optimizer.pin_memory", strategy.offload_optimizer_pin_memory, 0, SF_HAS_DS, false, "page-locked"),
+    BOOL(OO "pin_memory", strategy.offload_optimizer_pin_memory, 1, ZERO, false, "page-locked"),
     INT(S "offload_optimizer.buffer_count", strategy.offload_optimizer_buffer_count, 4, 1, 1024, SF_HAS_DS, false, "NVMe swap buffers"),
     REAL(S "offload_optimizer.ratio", strategy.offload_optimizer_ratio, 1, 0, 1, SF_HAS_DS_ZERO3, false, "share updated on the host"),
+    BOOL(OO "pipeline_read", strategy.offload_optimizer_pipeline_read, 0, ZERO, false, "read the next sub-group from NVMe meanwhile"),
+    BOOL(OO "pipeline_write", strategy.offload_optimizer_pipeline_write, 0, ZERO, false, "write the last sub-group to NVMe meanwhile"),
+    BOOL(OO "fast_init", strategy.offload_optimizer_fast_init, 0, ZERO, false, "NVMe: initialise without swapping"),
+    BOOL(OO "super_offload", strategy.offload_optimizer_super_offload, 0, ZERO3, false, "SuperOffload's optimizer"),
+    REAL(OO "cpuadam_cores_perc", strategy.offload_optimizer_cpuadam_cores_perc, 0.8, 0, 1, ZERO3, false, "super_offload: share of the cores"),
+    TEXT(OO "nvme_path", strategy.offload_optimizer_nvme_path, ZERO, "folder on NVMe"),
+    TEXT(OP "nvme_path", strategy.offload_param_nvme_path, ZERO3, "folder on NVMe"),
     CHOICE(S "offload_param.device", strategy.offload_param_device, SF_DEVICE_NONE, device_names, SF_HAS_DS_ZERO3, false, "where shards live"),
-    BOOL(S "offload_param.pin_memory", strategy.offload_param_pin_memory, 0, SF_HAS_DS_ZERO3, false, "page-locked"),
+    BOOL(OP "pin_memory", strategy.offload_param_pin_memory, 1, ZERO3, false, "page-locked"),
     INT(S "offload_param.buffer_count", strategy.offload_param_buffer_count, 5, 1, 1024, SF_HAS_DS_ZERO3, false, "NVMe buffers"),
     REAL(S "offload_param.buffer_size", strategy.offload_param_buffer_size, 1e8, 1, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements of an NVMe buffer"),
     REAL(S "offload_param.max_in_cpu", strategy.offload_param_max_in_cpu, 1e9, 0, HUGE_COUNT, SF_HAS_DS_ZERO3, false, "elements kept in host memory"),
@@ -119,6 +154,29 @@ const sf_field sf_job_fields[] = {
     INT(S "mics_shard_size", strategy.mics_shard_size, -1, -1, 1 << 20, SF_HAS_DS_ZERO3, false, "MiCS shard group; -1: off"),
     BOOL(S "zero_quantized_weights", strategy.zero_quantized_weights, 0, SF_HAS_DS_ZERO3, false, "ZeRO++ int8 gathers"),
     BOOL(S "zero_quantized_gradients", strategy.zero_quantized_gradients, 0, SF_HAS_DS_ZERO3, false, "ZeRO++ int4 reductions"),
+    BOOL(S "zero_quantized_nontrainable_weights", strategy.zero_quantized_nontrainable_weights, 0, ZERO3, false, "frozen weights stay int8"),
+    BOOL(S "mics_hierarchical_params_gather", strategy.mics_hierarchical_params_gather, 0, ZERO3, false, "MiCS gathers between nodes first"),
+    INT(S "aio.block_size", strategy.aio_block_size, 1048576, 4096, 1 << 30, ZERO, false, "NVMe: bytes of one request"),
+    INT(S "aio.queue_depth", strategy.aio_queue_depth, 8, 1, 1 << 16, ZERO, false, "NVMe: requests in flight"),
+    INT(S "aio.intra_op_parallelism", strategy.aio_intra_op_parallelism, 1, 1, 1024, ZERO, false, "NVMe: threads of one transfer"),
+    BOOL(S "aio.single_submit", strategy.aio_single_submit, 0, ZERO, false, "NVMe: one request at a time"),
+    BOOL(S "aio.overlap_events", strategy.aio_overlap_events, 1, ZERO, false, "NVMe: submit and complete meanwhile"),
+    BOOL(S "aio.use_gds", strategy.aio_use_gds, 0, ZERO, false, "NVMe: GPUDirect Storage"),
+
+    CHOICE(SPARSE "mode", strategy.sparse.mode, SF_SPARSITY_NONE, sparsity_names, ZERO, false, "block-sparse attention: the pattern"),
+    INT(SPARSE "block", strategy.sparse.block, 16, 1, 1 << 16, ZERO, false, "elements of a block's side"),
+    BOOL(SPARSE "different_layout_per_head", strategy.sparse.different_layout_per_head, 0, ZERO, false, "each head has its own pattern"),
+    CHOICE(SPARSE "attention", strategy.sparse.attention, SF_SPARSE_DIRECTION_DEFAULT, direction_names, ZERO, false, "default: the pattern's own"),
+    BOOL(SPARSE "horizontal_global_attention", strategy.sparse.horizontal_global_attention, 0, ZERO, false, "global rows too"),
+    INT(SPARSE "num_local_blocks", strategy.sparse.num_local_blocks, 4, 1, 1 << 16, ZERO, false, "fixed: blocks of a window"),
+    INT(SPARSE "num_global_blocks", strategy.sparse.num_global_blocks, 1, 0, 1 << 16, ZERO, false, "fixed, bigbird: global blocks"),
+    INT(SPARSE "num_different_global_patterns", strategy.sparse.num_different_global_patterns, 1, 1, 1 << 16, ZERO, false, "fixed: patterns over the heads"),
+    INT(SPARSE "num_random_blocks", strategy.sparse.num_random_blocks, SF_AUTO, SF_AUTO, 1 << 16, ZERO, false, "-1: variable 0, bigbird 1"),
+    INT(SPARSE "num_sliding_window_blocks", strategy.sparse.num_sliding_window_blocks, 3, 1, 1 << 16, ZERO, false,
+        "bigbird, bslongformer, local: blocks of the band"),
+    LIST(SPARSE "local_window_blocks", strategy.sparse.local_window_blocks, 4, 1, 1 << 16, ZERO, "variable: blocks of each window"),
+    LIST(SPARSE "global_block_indices", strategy.sparse.global_block_indices, 0, 0, 1 << 24, ZERO, "variable, bslongformer: global blocks"),
+    LIST(SPARSE "global_block_end_indices", strategy.sparse.global_block_end_indices, SF_AUTO, 0, 1 << 24, ZERO, "ends of ranges; none: single blocks"),
 
     INT(T "micro_batch", train.micro_batch, 1, 1, 1 << 24, ALL, true, "sequences of one device in one micro-step"),
     INT(T "grad_accum", train.grad_accum, 1, 1, 1 << 20, ALL, true, "micro-steps of one optimizer step"),

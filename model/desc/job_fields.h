@@ -12,7 +12,8 @@ typedef enum {
     SF_FIELD_BOOL,   /* bool                                             */
     SF_FIELD_CHOICE, /* int64_t: index into `choices`                    */
     SF_FIELD_TEXT,   /* const char *                                     */
-    SF_FIELD_TRI     /* int64_t: null -> SF_AUTO, false, true, a number  */
+    SF_FIELD_TRI,    /* int64_t: null -> SF_AUTO, false, true, a number  */
+    SF_FIELD_LIST    /* sf_int_list; the default is a list of one        */
 } sf_field_type;
 
 /* Who has the field: any of these bits for the job's framework and strategy. */

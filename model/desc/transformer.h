@@ -148,5 +148,7 @@ int64_t sf_transformer_layer_window(const sf_transformer *m, int layer);
 sf_status sf_transformer_from_json(const json_t *config, const char *place, sf_arena *arena, sf_transformer *out);
 /* A catalogue name ("llama-2-7b"), else a path to a config.json or to a directory that holds one. */
 sf_status sf_transformer_find(const char *name_or_path, sf_arena *arena, sf_transformer *out);
+/* Its configuration as it stands in the file. New reference. */
+sf_status sf_transformer_find_config(const char *name_or_path, sf_arena *arena, json_t **out);
 
 #endif

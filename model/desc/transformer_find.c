@@ -8,17 +8,6 @@
 #include "model/desc/json.h"
 #include "model/desc/transformer.h"
 
-static sf_status from_file(const char *path, const char *name, sf_arena *arena, sf_transformer *out)
-{
-    json_t *config = NULL;
-    SF_TRY(sf_json_read(path, &config));
-    sf_status st = sf_transformer_from_json(config, path, arena, out);
-    json_decref(config);
-    if (st.code == SF_OK)
-        out->name = sf_arena_strdup(arena, name);
-    return st;
-}
-
 /* Letters and digits in lower case; with `dots`, also the point between two digits, so that opt-1.3b
  * is not opt-13b. */
 static void squash(const char *text, bool dots, char *out, size_t size)
@@ -78,15 +67,17 @@ static const entry *match(const entry *entries, size_t n, const char *name, bool
     return found;
 }
 
-sf_status sf_transformer_find(const char *name_or_path, sf_arena *arena, sf_transformer *out)
+/* The file of that name, and what the model is called. */
+static sf_status locate(const char *name_or_path, sf_arena *arena, const char **path, const char **name)
 {
     struct stat info;
     entry *entries;
     size_t n;
 
     if (stat(name_or_path, &info) == 0) {
-        const char *path = S_ISDIR(info.st_mode) ? sf_arena_printf(arena, "%s/config.json", name_or_path) : name_or_path;
-        return from_file(path, name_or_path, arena, out);
+        *path = S_ISDIR(info.st_mode) ? sf_arena_printf(arena, "%s/config.json", name_or_path) : name_or_path;
+        *name = name_or_path;
+        return SF_SUCCESS;
     }
     SF_TRY(read_catalogue(arena, &entries, &n));
     const char *slash = strrchr(name_or_path, '/'); /* owner/name */
@@ -95,11 +86,39 @@ sf_status sf_transformer_find(const char *name_or_path, sf_arena *arena, sf_tran
         found = match(entries, n, slash + 1, true);
     if (found == NULL)
         found = match(entries, n, name_or_path, false);
-    if (found != NULL)
-        return from_file(sf_catalogue_path(arena, sf_arena_printf(arena, "models/%s", found->file)), found->first, arena, out);
+    if (found != NULL) {
+        *path = sf_catalogue_path(arena, sf_arena_printf(arena, "models/%s", found->file));
+        *name = found->first;
+        return SF_SUCCESS;
+    }
     const char **names = SF_NEW_ARRAY(arena, const char *, n);
     for (size_t i = 0; i < n; i++)
         names[i] = entries[i].alias;
     return SF_FAIL(SF_EINVAL, "model '%s' is neither a file nor a name of the catalogue; the nearest names are %s", name_or_path,
                    sf_str_nearest(name_or_path, names, n, arena));
+}
+
+sf_status sf_transformer_find_config(const char *name_or_path, sf_arena *arena, json_t **out)
+{
+    const char *path, *name;
+    SF_TRY(locate(name_or_path, arena, &path, &name));
+    SF_TRY(sf_json_read(path, out));
+    if (json_is_object(*out))
+        return SF_SUCCESS;
+    json_decref(*out);
+    return SF_FAIL(SF_EPARSE, "%s: a model configuration is a JSON object", path);
+}
+
+sf_status sf_transformer_find(const char *name_or_path, sf_arena *arena, sf_transformer *out)
+{
+    const char *path, *name;
+    json_t *config = NULL;
+
+    SF_TRY(locate(name_or_path, arena, &path, &name));
+    SF_TRY(sf_json_read(path, &config));
+    sf_status st = sf_transformer_from_json(config, path, arena, out);
+    json_decref(config);
+    if (st.code == SF_OK)
+        out->name = sf_arena_strdup(arena, name);
+    return st;
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "model/base/text.h"
 #include "model/desc/job.h"
 #include "model/desc/job_fields.h"
 #include "model/desc/json.h"
@@ -89,7 +90,24 @@ static void impossible_jobs_name_the_field_and_the_remedy(void **state)
         { "{" TINY ", \"strategy\": \"zer03\", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"H100\"}}", "did you mean 'zero3'" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"micro_bach\": 2}}", "did you mean 'train.micro_batch'" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"gpus_per_node\": 4}, \"train\": {\"micro_batch\": 6, \"global_batch\": 64}}",
-          "train.micro_batch 6 on 4 devices does not divide train.global_batch 64" },
+          "train.micro_batch 6 on 4 devices does not divide train.global_batch 64; try 4 or 8" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"gpus_per_node\": 6}, \"train\": {\"global_batch\": 64}}", "try a multiple of 6" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"gpus_per_node\": 8}, \"strategy\": \"single\"}", "runs on one device" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"nodes\": 2}, \"strategy\": \"dp\"}", "use ddp" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"A100-80GB\"}, \"train\": {\"precision\": \"fp8-mixed\"}}", "needs fp8 units" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"gpus_per_node\": 8}, \"strategy\": {\"name\": \"fsdp2\", \"reshard_after_forward\": 3}}",
+          "does not divide the 8 ranks; try 2 or 4" },
+        { "{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"H100\", \"gpus_per_node\": 8},"
+          "\"strategy\": {\"name\": \"zero3\", \"zero_hpz_partition_size\": 5}}", "try 4 or 8" },
+        { "{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"V100-32GB\"},"
+          "\"strategy\": {\"name\": \"zero2\", \"sparse_attention\": {\"mode\": \"fixed\"}}, \"train\": {\"seq_len\": 24}}", "use 32" },
+        { "{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": {\"name\": \"zero2\", \"stage3_prefetch_bucket_size\": 1}}",
+          "strategy.stage3_prefetch_bucket_size has no meaning for strategy zero2" },
+        { "{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": {\"name\": \"zero2\", \"reduce_bucket_sise\": 1}}",
+          "did you mean 'strategy.reduce_bucket_size'" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"micro_batch\": 1.5}}", "train.micro_batch is a whole number" },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\", \"nodes\": 1000000, \"gpus_per_node\": 1024}, \"train\": {\"micro_batch\": 16000000,"
+          "\"grad_accum\": 1000000}}", "beyond any batch" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"micro_batch\": 0}}", "train.micro_batch 0 is outside 1" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"seq_len\": 64}}", "more than the 32 learned positions" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": {\"name\": \"ddp\", \"overlap_comm\": true}}", "has no meaning for strategy ddp" },
@@ -145,6 +163,131 @@ static void a_job_prints_and_reads_back_to_itself(void **state)
             fail_msg("no framework and strategy has the field %s", sf_job_fields[i].path);
 }
 
+/* "--set model.FIELD" opens the named model's configuration; a field that it does not have may be one
+ * under another name. */
+static void a_field_of_a_named_model_can_be_set(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_override overrides[] = { { "model.n_layer", "3" }, { "train.seq_len", "128" } };
+    sf_status st = read_text("{\"model\": \"gpt2\", \"cluster\": {\"gpu\": \"4090\"}}", overrides, 2, &arena, &job);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    assert_int_equal(job.model.n_layers, 3);
+    assert_int_equal(job.model.hidden, 768);
+    assert_string_equal(job.model.name, "gpt2 with changes");
+    sf_job_close(&job);
+    const sf_override wrong[] = { { "model.num_layers", "3" } };
+    st = read_text("{\"model\": \"gpt2\", \"cluster\": {\"gpu\": \"4090\"}}", wrong, 1, &arena, &job);
+    assert_int_equal(st.code, SF_EINVAL);
+    assert_non_null(strstr(st.msg, "n_layer"));
+    sf_arena_free(&arena);
+}
+
+static void knobs_have_the_frameworks_defaults(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_job job;
+    sf_status st = read_text("{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": {\"name\": \"zero3\","
+                             "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/mnt\"}, \"sparse_attention\": {\"mode\": \"variable\","
+                             "\"local_window_blocks\": [4, 2, 1], \"global_block_indices\": 3}}}", NULL, 0, &arena, &job);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    assert_true(job.strategy.reduce_bucket_size == 5e8 && job.strategy.stage3_prefetch_bucket_size == 5e7);
+    assert_true(job.strategy.stage3_param_persistence_threshold == 1e5 && job.strategy.sub_group_size == 1e9);
+    assert_int_equal(job.strategy.overlap_comm, SF_AUTO);
+    assert_int_equal(job.strategy.offload_optimizer_device, SF_DEVICE_NVME);
+    assert_string_equal(job.strategy.offload_optimizer_nvme_path, "/mnt");
+    assert_int_equal(job.strategy.aio_queue_depth, 8);
+    assert_int_equal(job.strategy.sparse.local_window_blocks.n, 3);
+    assert_int_equal(job.strategy.sparse.local_window_blocks.v[1], 2);
+    assert_int_equal(job.strategy.sparse.global_block_indices.n, 1);
+    assert_int_equal(job.strategy.sparse.global_block_end_indices.n, 0);
+    bool host_memory_assumed = false; /* offloading without host_memory_gib */
+    for (size_t i = 0; i < job.n_assumed; i++)
+        host_memory_assumed = host_memory_assumed || strcmp(job.assumed[i], "cluster.host_memory_gib") == 0;
+    assert_true(host_memory_assumed);
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+}
+
+/* PyTorch keeps f32 parameters and casts; DeepSpeed holds 16-bit ones beside an f32 master. */
+static void precisions_are_what_their_framework_makes_of_them(void **state)
+{
+    (void)state;
+    sf_precision_types t = sf_precision_describe(SF_FRAMEWORK_PYTORCH, SF_PRECISION_BF16_MIXED);
+    assert_true(t.compute == SF_BF16 && t.param == SF_F32 && !t.has_master);
+    t = sf_precision_describe(SF_FRAMEWORK_DEEPSPEED, SF_PRECISION_FP16_MIXED);
+    assert_true(t.compute == SF_F16 && t.param == SF_F16 && t.has_master && t.loss_scaling);
+    t = sf_precision_describe(SF_FRAMEWORK_DEEPSPEED, SF_PRECISION_BF16_PURE);
+    assert_true(t.param == SF_BF16 && !t.has_master);
+    t = sf_precision_describe(SF_FRAMEWORK_SHARDFIT, SF_PRECISION_TF32);
+    assert_true(t.compute == SF_F32 && t.param == SF_F32);
+}
+
+/* Jobs written from what users reported: all are read as they are. */
+static void reported_jobs_are_read(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    char *text = NULL, *line_state = NULL;
+    size_t n = 0;
+    assert_int_equal(sf_file_read(SF_TEST_DATA "/jobs/dev-jobs.jsonl", 1 << 22, &arena, &text, NULL).code, SF_OK);
+    for (char *line = strtok_r(text, "\n", &line_state); line != NULL; line = strtok_r(NULL, "\n", &line_state), n++) {
+        json_t *row = NULL;
+        sf_job job;
+        assert_int_equal(sf_json_parse(line, strlen(line), "dev-jobs", &row).code, SF_OK);
+        sf_status st = sf_job_from_json(json_object_get(row, "job"), json_string_value(json_object_get(row, "id")), NULL, 0, &arena, &job);
+        if (st.code != SF_OK)
+            fail_msg("%s", st.msg);
+        if (job.model.n_warnings > 0)
+            fail_msg("%s", job.model.warnings[0]);
+        sf_job_close(&job);
+        json_decref(row);
+    }
+    assert_int_equal(n, 22);
+    sf_arena_free(&arena);
+}
+
+/* Damaged jobs, whole and with overrides, are read or refused, never worse. */
+static void damaged_jobs_are_read_or_refused(void **state)
+{
+    (void)state;
+    static const char good[] = "{" TINY ", \"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"A100 SXM4 80GB\", \"gpus_per_node\": 8, \"nodes\": 2,"
+                               "\"inter\": {\"nics\": 8, \"gbit_per_nic\": 200}}, \"strategy\": {\"name\": \"zero3\", \"overlap_comm\": null,"
+                               "\"offload_optimizer\": {\"device\": \"cpu\"}, \"sparse_attention\": {\"local_window_blocks\": [4, 2]}},"
+                               "\"train\": {\"micro_batch\": 2, \"global_batch\": 64, \"seq_len\": 16}}";
+    uint32_t seed = 2024;
+    for (int round = 0; round < 1500; round++) {
+        sf_arena arena = { 0 };
+        sf_job job;
+        char text[sizeof good];
+        size_t n = sizeof good - 1;
+        memcpy(text, good, sizeof good);
+        for (int edit = 0; edit < 1 + round % 4; edit++) {
+            seed = seed * 1664525u + 1013904223u;
+            size_t at = (seed >> 8) % n;
+            if (seed % 7 == 0)
+                n = at + 1;
+            else
+                text[at] = "0123456789-\"{}[],:eE.ntx"[(seed >> 3) % 24];
+        }
+        seed = seed * 1664525u + 1013904223u;
+        const sf_field *f = &sf_job_fields[(seed >> 8) % sf_job_field_count];
+        const char *const values[] = { "null", "-1", "1e300", "[]", "{}", "\"\"", "true", "99999999999999999999", "0", "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]" };
+        const sf_override override = { f->path, values[(seed >> 20) % 10] };
+        json_t *json = NULL;
+        if (sf_json_parse(text, n, "fuzz", &json).code == SF_OK && sf_job_from_json(json, "fuzz", &override, round % 2, &arena, &job).code == SF_OK) {
+            json_decref(sf_job_to_json(&job));
+            sf_job_close(&job);
+        }
+        json_decref(json);
+        sf_arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +296,11 @@ int main(void)
         cmocka_unit_test(grad_accum_follows_from_the_global_batch),
         cmocka_unit_test(impossible_jobs_name_the_field_and_the_remedy),
         cmocka_unit_test(a_job_prints_and_reads_back_to_itself),
+        cmocka_unit_test(a_field_of_a_named_model_can_be_set),
+        cmocka_unit_test(knobs_have_the_frameworks_defaults),
+        cmocka_unit_test(precisions_are_what_their_framework_makes_of_them),
+        cmocka_unit_test(reported_jobs_are_read),
+        cmocka_unit_test(damaged_jobs_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
