@@ -252,6 +252,28 @@ static sf_status read_model(reader *r, const json_t *model)
     return SF_SUCCESS;
 }
 
+/* ---- what was stated ---- */
+
+static bool is_stated(const reader *r, const char *path)
+{
+    for (size_t i = 0; i < r->n_stated; i++)
+        if (sf_str_eq(r->stated[i]->path, path))
+            return true;
+    return false;
+}
+
+/* Whose behaviour, where the job does not say: this machine runs our executor; the ZeRO stages are DeepSpeed's. */
+static void infer_framework(reader *r)
+{
+    int64_t s = r->job->strategy.name;
+    if (is_stated(r, "framework"))
+        return;
+    if (r->job->cluster.gpu.is_host)
+        r->job->framework = SF_FRAMEWORK_SHARDFIT;
+    else if (s == SF_STRATEGY_ZERO1 || s == SF_STRATEGY_ZERO2 || s == SF_STRATEGY_ZERO3)
+        r->job->framework = SF_FRAMEWORK_DEEPSPEED;
+}
+
 static sf_status read_gpu(reader *r, const json_t *gpu)
 {
     if (gpu == NULL && r->job->framework == SF_FRAMEWORK_SHARDFIT)
@@ -261,16 +283,6 @@ static sf_status read_gpu(reader *r, const json_t *gpu)
     if (!json_is_string(gpu))
         return SF_FAIL(SF_EINVAL, "%s: cluster.gpu is a name", r->place);
     return sf_status_prefix(sf_gpu_find(json_string_value(gpu), 0, r->arena, &r->job->cluster.gpu), "%s: cluster.gpu", r->place);
-}
-
-/* ---- what was stated ---- */
-
-static bool is_stated(const reader *r, const char *path)
-{
-    for (size_t i = 0; i < r->n_stated; i++)
-        if (sf_str_eq(r->stated[i]->path, path))
-            return true;
-    return false;
 }
 
 static sf_status check_knobs(const reader *r)
@@ -316,6 +328,7 @@ static sf_status read_into(reader *r, const json_t *object)
     SF_TRY(read_object(r, "", object));
     SF_TRY(read_model(r, json_object_get(object, "model")));
     SF_TRY(read_gpu(r, json_object_get(json_object_get(object, "cluster"), "gpu")));
+    infer_framework(r);
     SF_TRY(sf_job_check_frame(r->job, r->place));
     SF_TRY(check_knobs(r));
     SF_TRY(sf_job_check(r->job, is_stated(r, "train.global_batch"), is_stated(r, "train.grad_accum"), r->place, r->arena));

@@ -111,7 +111,7 @@ static void impossible_jobs_name_the_field_and_the_remedy(void **state)
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"micro_batch\": 0}}", "train.micro_batch 0 is outside 1" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"seq_len\": 64}}", "more than the 32 learned positions" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": {\"name\": \"ddp\", \"overlap_comm\": true}}", "has no meaning for strategy ddp" },
-        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": \"zero2\"}", "is DeepSpeed's" },
+        { "{" TINY ", \"framework\": \"pytorch\", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": \"zero2\"}", "is DeepSpeed's" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"train\": {\"precision\": \"bf17-mixed\"}}", "did you mean 'bf16-mixed'" },
         { "{" TINY ", \"cluster\": {\"gpu\": \"H1000\"}}", "'H100" },
         { "{" TINY "}", "'cluster.gpu' is missing" },
@@ -183,6 +183,27 @@ static void a_field_of_a_named_model_can_be_set(void **state)
     assert_int_equal(st.code, SF_EINVAL);
     assert_non_null(strstr(st.msg, "n_layer"));
     sf_arena_free(&arena);
+}
+
+static void the_framework_is_inferred_where_it_is_not_stated(void **state)
+{
+    static const struct { const char *text; int framework; } cases[] = {
+        { "{" TINY ", \"cluster\": {\"gpu\": \"host\"}, \"strategy\": \"zero2\"}", SF_FRAMEWORK_SHARDFIT },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": \"zero2\"}", SF_FRAMEWORK_DEEPSPEED },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": \"ddp\"}", SF_FRAMEWORK_PYTORCH },
+        { "{" TINY ", \"cluster\": {\"gpu\": \"H100\"}, \"strategy\": \"zero2\", \"framework\": \"shardfit\"}", SF_FRAMEWORK_SHARDFIT },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sf_arena arena = { 0 };
+        sf_job job;
+        sf_status st = read_text(cases[i].text, NULL, 0, &arena, &job);
+        if (st.code != SF_OK)
+            fail_msg("%s: %s", cases[i].text, st.msg);
+        assert_int_equal(job.framework, cases[i].framework);
+        sf_job_close(&job);
+        sf_arena_free(&arena);
+    }
 }
 
 static void knobs_have_the_frameworks_defaults(void **state)
@@ -297,6 +318,7 @@ int main(void)
         cmocka_unit_test(impossible_jobs_name_the_field_and_the_remedy),
         cmocka_unit_test(a_job_prints_and_reads_back_to_itself),
         cmocka_unit_test(a_field_of_a_named_model_can_be_set),
+        cmocka_unit_test(the_framework_is_inferred_where_it_is_not_stated),
         cmocka_unit_test(knobs_have_the_frameworks_defaults),
         cmocka_unit_test(precisions_are_what_their_framework_makes_of_them),
         cmocka_unit_test(reported_jobs_are_read),
