@@ -1,7 +1,7 @@
 # Sourced by demo and check: the Debian packages that building and testing need, installed when missing.
 # CUDA is no Debian package; it is used where nvcc is found.
 
-packages_build=(gcc g++ meson ninja-build pkg-config libjansson-dev libyaml-dev libexpat1-dev libhwloc-dev
+packages_build=(gcc g++ meson ninja-build pkg-config libjansson-dev libyaml-dev libcpptoml-dev libexpat1-dev libhwloc-dev
   libopenblas-dev libdnnl-dev libopenmpi-dev openmpi-bin gnuplot-nox)
 packages_test=(libcmocka-dev)
 

@@ -1,10 +1,12 @@
 #include "model/desc/job.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "model/base/text.h"
 #include "model/base/units.h"
+#include "model/desc/config_file.h"
 #include "model/desc/job_check.h"
 #include "model/desc/job_fields.h"
 #include "model/desc/json.h"
@@ -18,14 +20,6 @@ typedef struct {
     const sf_field *stated[MOST_STATED];
     size_t n_stated;
 } reader;
-
-static const sf_field *find_field(const char *path)
-{
-    for (size_t i = 0; i < sf_job_field_count; i++)
-        if (sf_str_eq(sf_job_fields[i].path, path))
-            return &sf_job_fields[i];
-    return NULL;
-}
 
 static void *slot(sf_job *job, const sf_field *f)
 {
@@ -145,12 +139,33 @@ static sf_status unknown(const reader *r, const char *path)
     return SF_FAIL(SF_EINVAL, "%s: unknown field '%s'; did you mean %s?", r->place, path, sf_str_nearest(path, names, n, r->arena));
 }
 
+/* "auto" of the sizes that Transformers derives from the model's hidden size h (integrations/deepspeed.py,
+ * trainer_config_finalize): h^2, 0.9 h^2, 10 h. The model is read by then. */
+static bool set_hidden_sized(reader *r, const sf_field *f, const json_t *value)
+{
+    double h = (double)r->job->model.hidden;
+    const struct { const char *path; double elements; } sizes[] = {
+        { "strategy.reduce_bucket_size", h * h },
+        { "strategy.stage3_prefetch_bucket_size", 0.9 * h * h },
+        { "strategy.stage3_param_persistence_threshold", 10 * h },
+    };
+    if (!json_is_string(value) || !sf_str_ieq(json_string_value(value), "auto"))
+        return false;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sf_str_eq(f->path, sizes[i].path)) {
+            set_number(r->job, f, floor(sizes[i].elements));
+            return true;
+        }
+    return false;
+}
+
 static sf_status read_leaf(reader *r, const char *path, const json_t *value)
 {
-    const sf_field *f = find_field(path);
+    const sf_field *f = sf_job_field_find(path);
     if (f == NULL)
         return unknown(r, path);
-    SF_TRY(set_value(r, f, value));
+    if (!set_hidden_sized(r, f, value))
+        SF_TRY(set_value(r, f, value));
     if (r->n_stated < MOST_STATED)
         r->stated[r->n_stated++] = f;
     return SF_SUCCESS;
@@ -325,8 +340,8 @@ static sf_status read_into(reader *r, const json_t *object)
 {
     for (size_t i = 0; i < sf_job_field_count; i++)
         set_number(r->job, &sf_job_fields[i], sf_job_fields[i].otherwise);
-    SF_TRY(read_object(r, "", object));
     SF_TRY(read_model(r, json_object_get(object, "model")));
+    SF_TRY(read_object(r, "", object));
     SF_TRY(read_gpu(r, json_object_get(json_object_get(object, "cluster"), "gpu")));
     infer_framework(r);
     SF_TRY(sf_job_check_frame(r->job, r->place));
@@ -343,6 +358,20 @@ static sf_status apply(json_t *object, const sf_override *o, const char *place, 
     return apply_override(object, o, arena);
 }
 
+/* What a configuration file states, where the job names one; what of it is not modelled is kept to be said. */
+static sf_status apply_config(reader *r, json_t *object)
+{
+    sf_config config;
+    SF_TRY(sf_config_apply(object, r->place, r->arena, &config));
+    for (size_t i = 0; i < config.n_notes; i++)
+        if (config.notes[i].use == SF_CONFIG_NOT_MODELLED || config.notes[i].use == SF_CONFIG_UNKNOWN)
+            SF_PUSH(r->arena, r->job->not_modelled, r->job->n_not_modelled, r->job->cap_not_modelled) =
+                sf_arena_printf(r->arena, "%s: %s%s%s", config.file, config.notes[i].key, config.notes[i].why == NULL ? "" : ": ",
+                                config.notes[i].why == NULL ? "" : config.notes[i].why);
+    sf_config_close(&config);
+    return SF_SUCCESS;
+}
+
 sf_status sf_job_from_json(const json_t *object, const char *place, const sf_override *overrides, size_t n, sf_arena *arena, sf_job *out)
 {
     sf_status st = SF_SUCCESS;
@@ -354,6 +383,8 @@ sf_status sf_job_from_json(const json_t *object, const char *place, const sf_ove
     out->source = json_deep_copy(object);
     for (size_t i = 0; i < n && st.code == SF_OK; i++)
         st = apply(out->source, &overrides[i], place, arena);
+    if (st.code == SF_OK)
+        st = apply_config(&r, out->source);
     if (st.code == SF_OK)
         st = read_into(&r, out->source);
     if (st.code != SF_OK)

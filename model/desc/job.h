@@ -181,6 +181,8 @@ typedef struct {
     sf_train train;
     const char **assumed;      /* paths that were not stated and matter                     */
     size_t n_assumed, cap_assumed;
+    const char **not_modelled; /* what the job or its configuration file asks and is not modelled */
+    size_t n_not_modelled, cap_not_modelled;
     json_t *source;            /* the object as read, overrides applied; owned by the job   */
 } sf_job;
 

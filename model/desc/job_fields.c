@@ -1,5 +1,7 @@
 #include "model/desc/job_fields.h"
 
+#include <string.h>
+
 #define NAME(id, name) name,
 static const char *const framework_names[] = { SF_FRAMEWORKS(NAME) NULL };
 static const char *const strategy_names[] = { SF_STRATEGY_NAMES(NAME) NULL };
@@ -205,6 +207,14 @@ const sf_field sf_job_fields[] = {
     INT(T "ep", train.ep, 1, 1, 1 << 20, ALL, false, "expert-parallel degree"),
 };
 const size_t sf_job_field_count = sizeof sf_job_fields / sizeof sf_job_fields[0];
+
+const sf_field *sf_job_field_find(const char *path)
+{
+    for (size_t i = 0; i < sf_job_field_count; i++)
+        if (strcmp(sf_job_fields[i].path, path) == 0)
+            return &sf_job_fields[i];
+    return NULL;
+}
 
 unsigned sf_job_field_bits(int64_t framework, int64_t strategy)
 {

@@ -40,6 +40,9 @@ typedef struct {
 extern const sf_field sf_job_fields[];
 extern const size_t sf_job_field_count;
 
+/* The field of that path, or NULL. */
+const sf_field *sf_job_field_find(const char *path);
+
 /* The bits of this framework and strategy. */
 unsigned sf_job_field_bits(int64_t framework, int64_t strategy);
 
