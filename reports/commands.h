@@ -19,6 +19,7 @@ enum {
 /*    id         name        one line for --help */
 #define SF_COMMANDS(X)                                                                             \
     X(predict, "predict", "memory, communication and time of a job; fits or not, and why")         \
+    X(plan, "plan", "which strategy and configuration is best on given GPUs, and why not the others") \
     X(program, "program", "print the step program of a job")                                       \
     X(model, "model", "what was understood of a model: parameters, tensors, FLOPs")                \
     X(run, "run", "really train a job and measure it")                                             \

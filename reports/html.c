@@ -15,20 +15,19 @@ static void put_escaped(sf_text *out, const char *before, const char *text, cons
 
 /* ---- head and verdict ---- */
 
-static sf_status head(const sf_report *report, sf_arena *arena, sf_text *out)
+sf_status sf_page_head(const char *kind, const char *title, sf_arena *arena, sf_text *out)
 {
     char *css;
     SF_TRY(sf_file_read(sf_asset_path("html/report.css", arena), 1 << 20, arena, &css, NULL));
     sf_text_add(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    put_escaped(out, "<title>", report->title, "</title>\n<style>\n");
-    sf_text_add(out, "%s</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">shardfit %s</p>\n", css,
-                sf_report_measured(report) ? "validation" : "comparison");
-    put_escaped(out, "<h1>", report->title, "</h1>\n");
+    put_escaped(out, "<title>", title, "</title>\n<style>\n");
+    sf_text_add(out, "%s</style>\n</head>\n<body>\n<header>\n<p class=\"kind\">shardfit %s</p>\n", css, kind);
+    put_escaped(out, "<h1>", title, "</h1>\n");
     return SF_SUCCESS;
 }
 
-static void verdict(const sf_verdict *v, sf_text *out)
+void sf_page_verdict(const sf_verdict *v, sf_text *out)
 {
     sf_text_add(out, "<div class=\"verdict %s\">", v->good ? "good" : "bad");
     put_escaped(out, "<strong>", v->headline, "</strong>\n");
@@ -41,7 +40,7 @@ static void verdict(const sf_verdict *v, sf_text *out)
     sf_text_add(out, "</div>\n");
 }
 
-static void figure_of(sf_text *out, const char *what, const char *value, const char *note)
+void sf_page_figure(sf_text *out, const char *what, const char *value, const char *note)
 {
     put_escaped(out, "<div><dt>", what, "</dt>");
     put_escaped(out, "<dd>", value, "");
@@ -67,13 +66,13 @@ static void key_figures(const sf_report *report, sf_arena *arena, sf_text *out)
     if (any == NULL)
         return;
     sf_text_add(out, "<dl class=\"figures\">\n");
-    figure_of(out, "fits", sf_arena_printf(arena, "%zu of %zu", n_fit, report->n_entries),
+    sf_page_figure(out, "fits", sf_arena_printf(arena, "%zu of %zu", n_fit, report->n_entries),
               any->memory.capacity_bytes > 0 ? sf_arena_printf(arena, "in %s per rank", sf_bytes_text(any->memory.capacity_bytes).text)
                                              : "no memory limit was set");
     if (fastest != NULL)
-        figure_of(out, "fastest", fastest->title, sf_arena_printf(arena, "%.0f tokens/s", sf_outcome_tokens_per_s(sf_report_shown(fastest))));
+        sf_page_figure(out, "fastest", fastest->title, sf_arena_printf(arena, "%.0f tokens/s", sf_outcome_tokens_per_s(sf_report_shown(fastest))));
     if (leanest != NULL)
-        figure_of(out, "least memory", leanest->title,
+        sf_page_figure(out, "least memory", leanest->title,
                   sf_arena_printf(arena, "%s at the peak", sf_bytes_text(sf_report_shown(leanest)->memory.peak_allocated_bytes).text));
     if (sf_report_measured(report)) {
         size_t exact = 0, equal = 0;
@@ -85,9 +84,9 @@ static void key_figures(const sf_report *report, sf_arena *arena, sf_text *out)
             worst = fmax(worst, fabs(cmp->step_error));
         }
         if (worst >= 0)
-            figure_of(out, "largest step-time error", sf_arena_printf(arena, "%.1f %%", worst * 100),
+            sf_page_figure(out, "largest step-time error", sf_arena_printf(arena, "%.1f %%", worst * 100),
                       sf_arena_printf(arena, "bar %.0f %%", report->time_bar * 100));
-        figure_of(out, "bytes and calls", sf_arena_printf(arena, "%zu of %zu", equal, exact), "predicted and measured equal");
+        sf_page_figure(out, "bytes and calls", sf_arena_printf(arena, "%zu of %zu", equal, exact), "predicted and measured equal");
     }
     sf_text_add(out, "</dl>\n");
 }
@@ -101,7 +100,7 @@ static void table(void (*make)(const sf_report *, sf_arena *, sf_table *), const
     sf_table_html(&t, out);
 }
 
-static sf_status drawing(const sf_plot *plot, size_t number, const char *dir, sf_arena *arena, sf_text *out)
+sf_status sf_page_drawing(const sf_plot *plot, size_t number, const char *dir, sf_arena *arena, sf_text *out)
 {
     static const struct {
         const char *suffix, *class_name;
@@ -122,7 +121,7 @@ static sf_status drawings(const sf_plots *plots, const sf_report_entry *of, cons
 {
     for (size_t i = 0; i < plots->count; i++)
         if (plots->items[i].entry == of)
-            SF_TRY(drawing(&plots->items[i], i, dir, arena, out));
+            SF_TRY(sf_page_drawing(&plots->items[i], i, dir, arena, out));
     return SF_SUCCESS;
 }
 
@@ -197,8 +196,8 @@ sf_status sf_report_html(const sf_report *report, const sf_plots *plots, const c
 {
     sf_verdict v;
     sf_report_judge(report, arena, &v);
-    SF_TRY(head(report, arena, out));
-    verdict(&v, out);
+    SF_TRY(sf_page_head(sf_report_measured(report) ? "validation" : "comparison", report->title, arena, out));
+    sf_page_verdict(&v, out);
     key_figures(report, arena, out);
     sf_text_add(out, "</header>\n<main>\n<h2>Side by side</h2>\n");
     table(sf_report_summary, report, arena, out);
@@ -214,9 +213,14 @@ sf_status sf_report_html(const sf_report *report, const sf_plots *plots, const c
         table(sf_report_provenance, report, arena, out);
         sf_text_add(out, "</div>\n");
     }
-    sf_text_add(out, "</main>\n<footer>Beside this page: <code>compare.csv</code> and <code>report.json</code> with every number, "
+    sf_page_end("<code>compare.csv</code> and <code>report.json</code>", out);
+    return SF_SUCCESS;
+}
+
+void sf_page_end(const char *beside, sf_text *out)
+{
+    sf_text_add(out, "</main>\n<footer>Beside this page: %s with every number, "
                      "<code>plots/</code> with each drawing as SVG and PNG and the gnuplot script that makes it.</footer>\n"
                      "<script>addEventListener(\"beforeprint\", () => document.querySelectorAll(\"details\").forEach(d => d.open = true));</script>\n"
-                     "</body>\n</html>\n");
-    return SF_SUCCESS;
+                     "</body>\n</html>\n", beside);
 }

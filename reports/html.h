@@ -14,4 +14,12 @@
 sf_status sf_report_html(const sf_report *report, const sf_plots *plots, const char *plots_dir, const char *missing, sf_arena *arena,
                          sf_text *out);
 
+/* ---- parts that other pages share: head, then <dl class="figures"> and <main> are the caller's ---- */
+sf_status sf_page_head(const char *kind, const char *title, sf_arena *arena, sf_text *out); /* leaves <header> open */
+void sf_page_verdict(const sf_verdict *v, sf_text *out);
+void sf_page_figure(sf_text *out, const char *what, const char *value, const char *note);
+/* `number` makes the drawing's ids unique in its page. */
+sf_status sf_page_drawing(const sf_plot *plot, size_t number, const char *dir, sf_arena *arena, sf_text *out);
+void sf_page_end(const char *beside, sf_text *out); /* closes <main>; `beside`: HTML that names the files with the numbers */
+
 #endif

@@ -1,5 +1,5 @@
 /* reports/plot_data.h: what gnuplot needs for each plot: the parameters of its script and its data.
- * Only reports/plots.c and reports/plot_*.c include it.
+ * Only files that draw include it: plots.c, plot_*.c, plan_plot.c.
  *
  * In a script numbers are in the unit of the plot; texts are quoted. A builder returns false where
  * there is nothing to draw.
@@ -13,6 +13,9 @@ typedef struct {
     sf_text params; /* gnuplot assignments */
     sf_text data;   /* blocks ("index" in gnuplot) parted by two empty lines */
 } sf_plot_data;
+
+/* Writes DIR/NAME.gp and .dat from the data and template plots/TEMPLATE.gp, and draws NAME.svg, -narrow.svg, .png. */
+sf_status sf_plot_render(const char *dir, const char *name, const char *template, const sf_plot_data *data, sf_arena *arena);
 
 bool sf_plot_memory(const sf_report *report, sf_arena *arena, sf_plot_data *out);
 bool sf_plot_step(const sf_report *report, sf_arena *arena, sf_plot_data *out);

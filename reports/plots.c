@@ -38,7 +38,7 @@ sf_status sf_gnuplot_run(const char *dir, const char *script, sf_arena *arena)
 }
 
 /* NAME.gp = parameters, style, template; NAME.dat; then gnuplot. */
-static sf_status render(const char *dir, const char *name, const char *template, sf_plot_data *d, sf_arena *arena)
+sf_status sf_plot_render(const char *dir, const char *name, const char *template, const sf_plot_data *d, sf_arena *arena)
 {
     sf_text script = { 0 };
     char *style, *body;
@@ -63,7 +63,7 @@ static void free_data(sf_plot_data *d)
 
 static sf_status finish(bool has, const char *dir, sf_plot plot, const char *template, sf_plot_data *d, sf_arena *arena, sf_plots *out)
 {
-    sf_status st = has ? render(dir, plot.name, template, d, arena) : SF_SUCCESS;
+    sf_status st = has ? sf_plot_render(dir, plot.name, template, d, arena) : SF_SUCCESS;
     free_data(d);
     if (has && st.code == SF_OK)
         SF_PUSH(arena, out->items, out->count, out->cap) = plot;
@@ -140,7 +140,7 @@ sf_status sf_plot_memory_file(const sf_outcome *outcome, const char *path, sf_ar
         free_data(&d);
         return SF_FAIL(SF_EIO, "cannot make a directory like '%s' to plot in", dir);
     }
-    st = render(dir, "memory", "memory_line", &d, arena);
+    st = sf_plot_render(dir, "memory", "memory_line", &d, arena);
     if (st.code == SF_OK)
         st = sf_file_read(sf_arena_printf(arena, "%s/memory.%s", dir, svg ? "svg" : "png"), 64u << 20, arena, &bytes, &len);
     if (st.code == SF_OK)

@@ -11,10 +11,12 @@
 #include "model/cost/profile.h"
 #include "model/desc/job.h"
 #include "model/program/outcome.h"
+#include "sim/predict_gpu.h"
 
 typedef struct {
     const sf_profile *profile; /* of this machine; NULL: only what needs none       */
     bool every_rank;           /* simulate all ranks rather than one of each class  */
+    const sf_gpu_machine *machine; /* of the job's GPUs; NULL: made when needed     */
 } sf_predict_options;
 
 sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_predict_options *options, sf_arena *arena, sf_outcome *out);

@@ -17,13 +17,15 @@ static const double host_optimizer_Bps = 110e9;
 /* Usable share of PCIe: 26 of 31.5 GB/s on Gen4 x16 pinned copies (bandwidthTest on A100). */
 static const double pcie_share = 0.82;
 
-typedef struct {
-    const sf_job *job;
+struct sf_gpu_machine {
+    const sf_cluster *cluster;
+    int world_size;
     double pcie_Bps;
     double ranks_per_node;
+    int channels; /* of a large collective */
     sf_comm_plan plan[SF_GROUP_COUNT];
     bool has_plan[SF_GROUP_COUNT];
-} gpu_machine;
+};
 
 static sf_collective collective_of(sf_op_type type)
 {
@@ -47,19 +49,23 @@ static uint64_t array_bytes(const sf_class *cls, const sf_issue *issue)
     return (uint64_t)issue->op->dims.n * sf_dtype_bytes(cls->buffers[issue->op->args[with].buffer].dtype);
 }
 
-static sf_sim_cost gpu_cost(void *ctx, const sf_class *cls, const sf_issue *issue, int rank)
+double sf_gpu_machine_op_s(const sf_gpu_machine *m, const sf_class *cls, const sf_issue *issue)
 {
-    const gpu_machine *m = ctx;
-    (void)rank;
     if (sf_op_kind_of(issue->op->type) == SF_KIND_COMM) {
         sf_collective_cost cost = { 0 };
         if (m->has_plan[issue->op->group])
             sf_comm_plan_time(&m->plan[issue->op->group], collective_of(issue->op->type), array_bytes(cls, issue), &cost);
-        return (sf_sim_cost){ .seconds = cost.time_s };
+        return cost.time_s;
     }
     if (issue->op->stream == SF_STREAM_HOST)
-        return (sf_sim_cost){ .seconds = (double)issue->op->bytes * m->ranks_per_node / host_optimizer_Bps };
-    return (sf_sim_cost){ .seconds = sf_gpu_op_time_s(&m->job->cluster.gpu, m->pcie_Bps, cls, issue) };
+        return (double)issue->op->bytes * m->ranks_per_node / host_optimizer_Bps;
+    return sf_gpu_op_time_s(&m->cluster->gpu, m->pcie_Bps, cls, issue);
+}
+
+static sf_sim_cost gpu_cost(void *ctx, const sf_class *cls, const sf_issue *issue, int rank)
+{
+    (void)rank;
+    return (sf_sim_cost){ .seconds = sf_gpu_machine_op_s(ctx, cls, issue) };
 }
 
 static double pcie_Bps(const sf_cluster *c)
@@ -71,27 +77,37 @@ static double pcie_Bps(const sf_cluster *c)
     return c->pcie_GBps > 0 ? c->pcie_GBps * 1e9 : pcie_share * lane * (c->gpu.pcie_lanes > 0 ? c->gpu.pcie_lanes : 16);
 }
 
-sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, bool every_rank, sf_arena *arena, sf_outcome *out)
+sf_status sf_gpu_machine_make(const sf_cluster *cluster, int world_size, sf_arena *arena, const sf_gpu_machine **out)
 {
-    gpu_machine *m = SF_NEW(arena, gpu_machine);
+    sf_gpu_machine *m = SF_NEW(arena, sf_gpu_machine);
     sf_comm_fabric fabric;
-    sf_sim_result result;
-    int channels = 0;
 
-    *m = (gpu_machine){ .job = job, .pcie_Bps = pcie_Bps(&job->cluster), .ranks_per_node = (double)job->cluster.gpus_per_node };
-    sf_comm_fabric_of_cluster(&job->cluster, &fabric);
-    if (program->world_size > 1) {
-        sf_comm_group world = sf_comm_group_world(&fabric);
-        sf_collective_cost probe;
-        SF_TRY(sf_comm_plan_make(&fabric, &world, NULL, NULL, &m->plan[SF_GROUP_WORLD]));
-        m->has_plan[SF_GROUP_WORLD] = true;
-        sf_comm_plan_time(&m->plan[SF_GROUP_WORLD], SF_COLL_ALL_GATHER, 64u << 20, &probe);
-        channels = probe.channels;
-    }
+    *m = (sf_gpu_machine){ .cluster = cluster, .world_size = world_size, .pcie_Bps = pcie_Bps(cluster),
+                           .ranks_per_node = (double)cluster->gpus_per_node };
+    *out = m;
+    if (world_size <= 1)
+        return SF_SUCCESS;
+    sf_comm_fabric_of_cluster(cluster, &fabric);
+    sf_comm_group world = sf_comm_group_world(&fabric);
+    sf_collective_cost probe;
+    SF_TRY(sf_comm_plan_make(&fabric, &world, NULL, NULL, &m->plan[SF_GROUP_WORLD]));
+    m->has_plan[SF_GROUP_WORLD] = true;
+    sf_comm_plan_time(&m->plan[SF_GROUP_WORLD], SF_COLL_ALL_GATHER, 64u << 20, &probe);
+    m->channels = probe.channels;
+    return SF_SUCCESS;
+}
+
+sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, const sf_gpu_machine *m, bool every_rank, sf_arena *arena,
+                                 sf_outcome *out)
+{
+    sf_sim_result result;
+
+    if (m == NULL)
+        SF_TRY(sf_gpu_machine_make(&job->cluster, program->world_size, arena, &m));
     /* a collective's CTAs take SMs from compute (NCCL maintainers, nccl#689: they never share one) */
     int sms = job->cluster.gpu.sm_count;
-    sf_sim_options sim = { .cost = gpu_cost, .ctx = m, .issue_s = launch_s, .every_rank = every_rank,
-                           .overlap_rate = sms > channels ? (double)(sms - channels) / sms : 1 };
+    sf_sim_options sim = { .cost = gpu_cost, .ctx = (void *)(uintptr_t)m, .issue_s = launch_s, .every_rank = every_rank,
+                           .overlap_rate = sms > m->channels ? (double)(sms - m->channels) / sms : 1 };
     SF_TRY(sf_simulate(program, &sim, arena, &result));
     sf_timeline_summarise(result.spans, result.n_spans, out);
     out->time.step_s = result.step_s;

@@ -48,6 +48,24 @@ void *sf_arena_alloc(sf_arena *arena, size_t bytes)
     return p;
 }
 
+void sf_arena_reset(sf_arena *arena)
+{
+    sf_arena_chunk *largest = arena->head;
+    for (sf_arena_chunk *c = arena->head; c != NULL; c = c->next)
+        largest = c->capacity > largest->capacity ? c : largest;
+    for (sf_arena_chunk *c = arena->head, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c != largest)
+            free(c);
+    }
+    arena->head = largest;
+    arena->used_bytes = 0;
+    if (largest != NULL) {
+        largest->next = NULL;
+        largest->used = 0;
+    }
+}
+
 void sf_arena_free(sf_arena *arena)
 {
     sf_arena_chunk *c = arena->head;

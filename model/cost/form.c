@@ -47,6 +47,7 @@ struct sf_form {
 typedef struct {
     const sf_form_source *source;
     sf_arena *arena;
+    sf_arena scratch; /* of the programs of one piece */
     sf_form *form;
 } maker;
 
@@ -399,13 +400,10 @@ static sf_status try_piece(maker *m, piece *p, sf_arena *scratch, cut *out)
 static sf_status make_pieces(maker *m, int64_t b0, int64_t b1, int64_t g0, int64_t g1)
 {
     piece p = { .b0 = b0, .b1 = b1, .g0 = g0, .g1 = g1 };
-    sf_arena scratch = { 0 };
     cut where;
 
-    sf_status st = try_piece(m, &p, &scratch, &where);
-    sf_arena_free(&scratch);
-    if (st.code != SF_OK)
-        return st;
+    SF_TRY(try_piece(m, &p, &m->scratch, &where));
+    sf_arena_reset(&m->scratch);
     if (where == CUT_B && b1 > b0) {
         int64_t middle = b0 + (b1 - b0) / 2;
         SF_TRY(make_pieces(m, b0, middle, g0, g1));
@@ -423,8 +421,11 @@ sf_status sf_form_make(const sf_form_source *source, int64_t most_b, int64_t mos
 {
     maker m = { .source = source, .arena = arena, .form = SF_NEW(arena, sf_form) };
     *out = m.form;
-    SF_TRY(make_pieces(&m, 1, most_b, 1, 1));
-    return most_g > 1 ? make_pieces(&m, 1, most_b, 2, most_g) : SF_SUCCESS;
+    sf_status st = make_pieces(&m, 1, most_b, 1, 1);
+    if (st.code == SF_OK && most_g > 1)
+        st = make_pieces(&m, 1, most_b, 2, most_g);
+    sf_arena_free(&m.scratch);
+    return st;
 }
 
 /* ---- evaluation ---- */

@@ -1,0 +1,26 @@
+/* reports/plan_impl.h: what plan.c, plan_remedy.c and plan_ask.c share. */
+#ifndef SF_REPORTS_PLAN_IMPL_H
+#define SF_REPORTS_PLAN_IMPL_H
+
+#include "reports/plan.h"
+
+/* The job of a variant, the ask's overrides and `more` on top. The caller closes it. */
+sf_status sf_plan_read(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_override *more, size_t n_more, sf_arena *arena, sf_job *out);
+
+/* Does the job, at its micro-batch and accumulation, fit its devices and hosts? Also fills memory in `out`. Scratch
+ * is reset by the caller. */
+sf_status sf_plan_probe(const sf_job *job, sf_arena *scratch, sf_outcome *out, bool *fits);
+
+/* Bytes of host memory of a node: 0: not known. */
+uint64_t sf_plan_host_bytes(const sf_job *job);
+
+/* In words, the cheapest change under which `job` (which does not fit) fits; NULL: none of those known. */
+const char *sf_plan_remedy(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_job *job, sf_arena *arena);
+
+/* Is the variant among those that the ask leaves open? */
+bool sf_plan_wanted(const sf_plan_ask *ask, const sf_job *base, const sf_plan_variant *variant);
+
+/* DIR/pareto.svg, -narrow.svg, .png; *drawn: there was something to draw. Errors as sf_plots_write. */
+sf_status sf_plan_plot(const sf_plan *plan, const char *dir, sf_arena *arena, bool *drawn);
+
+#endif
