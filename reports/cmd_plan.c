@@ -16,8 +16,8 @@ enum { KEY_GLOBAL_BATCH = 3400, KEY_OPTIMIZERS, KEY_MIN_GPUS, KEY_MAX_BATCH, KEY
 
 typedef struct {
     sf_job_options job;
-    sf_plan_ask ask;
-    sf_plan_questions questions;
+    sf_planner_ask ask;
+    sf_planner_questions questions;
     const char *directory, *profile;
     bool json;
 } arguments;
@@ -73,8 +73,8 @@ static void optimizers(arguments *a, char *list, struct argp_state *state)
                 found = i;
         if (found < 0)
             argp_error(state, "--optimizers: there is no optimizer '%s'; adamw, adamw-fused, adamw-foreach, adamw-8bit, sgd, adafactor, lion", name);
-        if (a->ask.n_optimizers == SF_PLAN_MOST_CHOICES)
-            argp_error(state, "--optimizers takes at most %d", SF_PLAN_MOST_CHOICES);
+        if (a->ask.n_optimizers == SF_PLANNER_MOST_CHOICES)
+            argp_error(state, "--optimizers takes at most %d", SF_PLANNER_MOST_CHOICES);
         a->ask.optimizers[a->ask.n_optimizers++] = found;
     }
 }
@@ -111,26 +111,26 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
-static bool asked(const sf_plan_questions *q)
+static bool asked(const sf_planner_questions *q)
 {
     return q->min_gpus || q->max_batch || q->max_seq_len || q->max_model || q->finish_in_s > 0;
 }
 
-static void print_plan(const sf_plan *p, const char *answers, const char *note, const char *directory, sf_arena *arena)
+static void print_plan(const sf_planner *p, const char *answers, const char *note, const char *directory, sf_arena *arena)
 {
     sf_text text = { 0 };
     sf_table t;
     bool colour = sf_colour_wanted(stdout);
 
-    printf("%s, %s per GPU\n%s\n\n", p->title, p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "no memory limit", sf_plan_headline(p, arena));
+    printf("%s, %s per GPU\n%s\n\n", p->title, p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "no memory limit", sf_planner_headline(p, arena));
     if (answers[0] != '\0')
         printf("%s\n", answers);
     if (p->n_ranked > 0) {
-        sf_plan_table(p, arena, &t);
+        sf_planner_table(p, arena, &t);
         sf_table_text(&t, colour, &text);
         sf_text_add(&text, "\n");
     }
-    sf_plan_losers(p, arena, &t);
+    sf_planner_losers(p, arena, &t);
     if (t.n_rows > 0)
         sf_table_text(&t, colour, &text);
     printf("%s\nTaken for granted:\n", sf_text_str(&text));
@@ -148,7 +148,7 @@ static void print_plan(const sf_plan *p, const char *answers, const char *note, 
 /* The questions alone need no ranking: unless a report is asked for as well. */
 static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
 {
-    sf_plan plan = { .title = NULL };
+    sf_planner plan = { .title = NULL };
     sf_text answers = { 0 };
     sf_profile profile = { 0 };
     bool have_profile, ranking = !asked(&a->questions) || a->directory != NULL;
@@ -164,18 +164,18 @@ static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
     if (st.code != SF_OK)
         goto done;
     a->ask.profile = have_profile ? &profile : NULL;
-    SF_TRY_GOTO(st, sf_plan_answer(&a->ask, &a->questions, arena, json, &answers, found), release);
+    SF_TRY_GOTO(st, sf_planner_answer(&a->ask, &a->questions, arena, json, &answers, found), release);
     if (ranking) {
         if (isatty(STDERR_FILENO) && !a->json)
             fprintf(stderr, "planning ...\r");
-        SF_TRY_GOTO(st, sf_plan_make(&a->ask, arena, &plan), release);
+        SF_TRY_GOTO(st, sf_planner_make(&a->ask, arena, &plan), release);
         *found = plan.n_ranked > 0;
         if (a->directory != NULL)
-            st = sf_plan_write(&plan, sf_text_str(&answers), a->directory, arena, &note);
+            st = sf_planner_write(&plan, sf_text_str(&answers), a->directory, arena, &note);
     }
     if (st.code == SF_OK && a->json) {
         if (ranking) {
-            json_t *ranked = sf_plan_to_json(&plan, arena);
+            json_t *ranked = sf_planner_to_json(&plan, arena);
             json_object_update(json, ranked);
             json_decref(ranked);
         }
@@ -186,7 +186,7 @@ static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
         printf("%s", sf_text_str(&answers));
     }
     if (ranking)
-        sf_plan_close(&plan);
+        sf_planner_close(&plan);
 release:
     json_decref(profile.provenance);
 done:

@@ -36,8 +36,8 @@ typedef struct {
 } candidate;
 
 typedef struct {
-    const sf_plan_ask *ask;
-    sf_plan *plan;
+    const sf_planner_ask *ask;
+    sf_planner *plan;
     sf_arena *arena;
     structure *structures;
     size_t n_structures, cap_structures;
@@ -66,7 +66,7 @@ static void note(search *s, const char *text)
 
 /* ---- jobs ---- */
 
-static const char *value_of(const char *value, const sf_plan_ask *ask, sf_arena *arena)
+static const char *value_of(const char *value, const sf_planner_ask *ask, sf_arena *arena)
 {
     bool nodes = strcmp(value, "@nodes") == 0, per_node = strcmp(value, "@gpus_per_node") == 0;
     sf_job job;
@@ -79,7 +79,7 @@ static const char *value_of(const char *value, const sf_plan_ask *ask, sf_arena 
     return number;
 }
 
-sf_status sf_plan_read(const sf_plan_ask *ask, const sf_plan_variant *v, const sf_override *more, size_t n_more, sf_arena *arena, sf_job *out)
+sf_status sf_planner_read(const sf_planner_ask *ask, const sf_planner_variant *v, const sf_override *more, size_t n_more, sf_arena *arena, sf_job *out)
 {
     sf_override *o = SF_NEW_ARRAY(arena, sf_override, SF_MOST_OVERRIDES + ask->n_extra + n_more + 16);
     size_t n = 0;
@@ -106,13 +106,13 @@ sf_status sf_plan_read(const sf_plan_ask *ask, const sf_plan_variant *v, const s
     return sf_job_options_read(&with, ask->file, arena, out);
 }
 
-uint64_t sf_plan_host_bytes(const sf_job *job)
+uint64_t sf_planner_host_bytes(const sf_job *job)
 {
     return (uint64_t)(job->cluster.host_memory_gib * (double)SF_GIB);
 }
 
 /* A framework, strategy or knob that the job states is not varied. */
-bool sf_plan_wanted(const sf_plan_ask *ask, const sf_job *base, const sf_plan_variant *v)
+bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_planner_variant *v)
 {
     bool has_lowering = false;
     if (ask->only != NULL && ask->only != v)
@@ -196,10 +196,10 @@ static uint64_t hash_of(const sf_program *p)
     return h;
 }
 
-sf_status sf_plan_probe(const sf_job *job, sf_arena *scratch, sf_outcome *out, bool *fits)
+sf_status sf_planner_probe(const sf_job *job, sf_arena *scratch, sf_outcome *out, bool *fits)
 {
     const sf_program *program;
-    uint64_t host = sf_plan_host_bytes(job);
+    uint64_t host = sf_planner_host_bytes(job);
     SF_TRY(sf_lower(job, scratch, &program));
     sf_estimate(program, sf_job_device_bytes(job), out);
     *fits = out->fits && (host == 0 || out->memory.host_bytes * (uint64_t)job->cluster.gpus_per_node <= host);
@@ -212,14 +212,14 @@ static bool fits_bytes(const search *s, const structure *st, uint64_t device, ui
 {
     if (s->ask->device_only && host > 0)
         return false;
-    uint64_t capacity = sf_job_device_bytes(&st->job), node = sf_plan_host_bytes(&st->job);
+    uint64_t capacity = sf_job_device_bytes(&st->job), node = sf_planner_host_bytes(&st->job);
     return (capacity == 0 || device <= capacity) && (node == 0 || host * (uint64_t)st->job.cluster.gpus_per_node <= node);
 }
 
 static void consider(search *s, int index, int64_t b, int64_t g)
 {
     const structure *st = &s->structures[index];
-    sf_plan_entry *e = &s->plan->entries[st->entry];
+    sf_planner_entry *e = &s->plan->entries[st->entry];
     sf_form_value v;
 
     e->candidates++;
@@ -291,7 +291,7 @@ static bool known(const search *s, int entry, uint64_t text)
     return false;
 }
 
-static void remember_leanest(search *s, sf_plan_entry *e, const sf_job *job, int64_t b, int64_t g, const sf_outcome *o)
+static void remember_leanest(search *s, sf_planner_entry *e, const sf_job *job, int64_t b, int64_t g, const sf_outcome *o)
 {
     if (e->has_job && e->outcome.memory.peak_allocated_bytes <= o->memory.peak_allocated_bytes)
         return;
@@ -306,7 +306,7 @@ static void remember_leanest(search *s, sf_plan_entry *e, const sf_job *job, int
 
 static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch)
 {
-    sf_plan_entry *e = &s->plan->entries[entry];
+    sf_planner_entry *e = &s->plan->entries[entry];
     source_context c = { job, s };
     structure st = { .entry = entry, .job = *job };
     lattice l = lattice_of(s, job);
@@ -368,17 +368,17 @@ static int values_of(const sf_job *base, const char *path, int64_t stated, int64
     return n;
 }
 
-static void add_entry(search *s, const sf_plan_variant *v, sf_arena *scratch)
+static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
 {
-    enum { MOST = SF_PLAN_MOST_CHOICES };
+    enum { MOST = SF_PLANNER_MOST_CHOICES };
     const sf_job *base = &s->plan->base;
     int64_t recompute[MOST], attention[MOST], loss[MOST], sync[MOST], optimizer[MOST];
     sf_job job;
-    sf_plan_entry *e = &SF_PUSH(s->arena, s->plan->entries, s->plan->n_entries, s->plan->cap_entries);
+    sf_planner_entry *e = &SF_PUSH(s->arena, s->plan->entries, s->plan->n_entries, s->plan->cap_entries);
     int entry = (int)s->plan->n_entries - 1;
 
-    *e = (sf_plan_entry){ .variant = v, .tokens_per_s = -1, .dollars_per_gtoken = -1, .fit_probability = -1 };
-    sf_status st = sf_plan_read(s->ask, v, NULL, 0, s->arena, &job);
+    *e = (sf_planner_entry){ .variant = v, .tokens_per_s = -1, .dollars_per_gtoken = -1, .fit_probability = -1 };
+    sf_status st = sf_planner_read(s->ask, v, NULL, 0, s->arena, &job);
     if (st.code != SF_OK) {
         e->reason = keep(s->arena, st.msg);
         return;
@@ -463,7 +463,7 @@ static int by_bound(const void *a, const void *b)
 }
 
 /* The whole step of the chosen candidate, for its figures. */
-static void finish_entry(search *s, sf_plan_entry *e, const candidate *c)
+static void finish_entry(search *s, sf_planner_entry *e, const candidate *c)
 {
     sf_outcome o;
     e->job = s->structures[c->structure].job;
@@ -483,7 +483,7 @@ static void finish_entry(search *s, sf_plan_entry *e, const candidate *c)
 
 static void simulate_entry(search *s, int entry, sf_arena *scratch)
 {
-    sf_plan_entry *e = &s->plan->entries[entry];
+    sf_planner_entry *e = &s->plan->entries[entry];
     const candidate *best = NULL;
     double fastest = -1;
     int tries = 0;
@@ -505,7 +505,7 @@ static void simulate_entry(search *s, int entry, sf_arena *scratch)
             job.train.micro_batch = c->b;
             job.train.grad_accum = c->g;
             SF_PUSH(s->arena, s->plan->points, s->plan->n_points, s->plan->cap_points) =
-                (sf_plan_point){ .entry = entry, .device_bytes = bytes, .tokens_per_s = speed, .what = sf_plan_configuration(&job, s->arena) };
+                (sf_planner_point){ .entry = entry, .device_bytes = bytes, .tokens_per_s = speed, .what = sf_planner_configuration(&job, s->arena) };
         }
         if (speed > fastest) {
             fastest = speed;
@@ -518,7 +518,7 @@ static void simulate_entry(search *s, int entry, sf_arena *scratch)
 
 /* ---- words ---- */
 
-const char *sf_plan_configuration(const sf_job *job, sf_arena *arena)
+const char *sf_planner_configuration(const sf_job *job, sf_arena *arena)
 {
     static const char *const losses[] = { "", ", chunked loss", ", fused loss" };
     const sf_train *t = &job->train;
@@ -529,7 +529,7 @@ const char *sf_plan_configuration(const sf_job *job, sf_arena *arena)
                            t->optimizer == SF_OPTIMIZER_ADAMW ? "" : sf_optimizer_name(t->optimizer));
 }
 
-const char *sf_plan_band_name(sf_plan_band band)
+const char *sf_planner_band_name(sf_planner_band band)
 {
     static const char *const names[] = { "OK", "TIGHT", "OOM" };
     return names[band];
@@ -551,23 +551,23 @@ static const char *largest_parts(const sf_outcome *o, sf_arena *arena)
                            sf_category_name((sf_category)second), sf_bytes_text(o->memory.at_peak[second]).text);
 }
 
-static void explain_misfit(search *s, sf_plan_entry *e)
+static void explain_misfit(search *s, sf_planner_entry *e)
 {
-    uint64_t capacity = sf_job_device_bytes(&e->job), node = sf_plan_host_bytes(&e->job);
+    uint64_t capacity = sf_job_device_bytes(&e->job), node = sf_planner_host_bytes(&e->job);
     const sf_outcome *o = &e->outcome;
     uint64_t host = o->memory.host_bytes * (uint64_t)e->job.cluster.gpus_per_node;
 
     if (capacity > 0 && o->memory.peak_allocated_bytes > capacity)
         e->reason = sf_arena_printf(s->arena, "does not fit: at least %s of %s (%s; the most in %s: %s)",
                                     sf_bytes_text(o->memory.peak_allocated_bytes).text, sf_bytes_text(capacity).text,
-                                    sf_plan_configuration(&e->job, s->arena), sf_phase_name(o->memory.phase_of_peak), largest_parts(o, s->arena));
+                                    sf_planner_configuration(&e->job, s->arena), sf_phase_name(o->memory.phase_of_peak), largest_parts(o, s->arena));
     else if (node > 0 && host > node)
         e->reason = sf_arena_printf(s->arena, "does not fit the hosts: %s of a node's %s", sf_bytes_text(host).text, sf_bytes_text(node).text);
     else if (e->reason == NULL)
         e->reason = "its time is not known: this machine is not measured (shardfit calibrate)";
 }
 
-static void explain_slower(search *s, sf_plan_entry *e, const sf_plan_entry *best)
+static void explain_slower(search *s, sf_planner_entry *e, const sf_planner_entry *best)
 {
     const sf_outcome *o = &e->outcome, *w = &best->outcome;
     double slower = 1 - e->tokens_per_s / best->tokens_per_s;
@@ -594,7 +594,7 @@ static void explain_slower(search *s, sf_plan_entry *e, const sf_plan_entry *bes
                                     sf_seconds_text(terms[most].more_s * 1e6).text, terms[most].what);
 }
 
-const char *sf_plan_headline(const sf_plan *p, sf_arena *arena)
+const char *sf_planner_headline(const sf_planner *p, sf_arena *arena)
 {
     if (p->n_ranked == 0) {
         for (size_t i = 0; i < p->n_entries; i++)
@@ -602,9 +602,9 @@ const char *sf_plan_headline(const sf_plan *p, sf_arena *arena)
                 return "Something fits, but its speed is not known: this machine is not measured; run `shardfit calibrate` first";
         return sf_arena_printf(arena, "Nothing fits in %s per GPU", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "the memory");
     }
-    const sf_plan_entry *e = &p->entries[0];
-    return sf_arena_printf(arena, "%s: %s of %s, %s: %.0f tokens/s, %s of %s", sf_plan_band_name(e->band), e->variant->title, e->variant->framework,
-                           sf_plan_configuration(&e->job, arena), e->tokens_per_s, sf_bytes_text(e->outcome.memory.device_used_bytes).text,
+    const sf_planner_entry *e = &p->entries[0];
+    return sf_arena_printf(arena, "%s: %s of %s, %s: %.0f tokens/s, %s of %s", sf_planner_band_name(e->band), e->variant->title, e->variant->framework,
+                           sf_planner_configuration(&e->job, arena), e->tokens_per_s, sf_bytes_text(e->outcome.memory.device_used_bytes).text,
                            p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "no limit");
 }
 
@@ -627,25 +627,25 @@ static double memory_error(const char *framework, sf_arena *arena)
 }
 
 /* The error is taken as normal: 90 % of |errors| lie within 1.645 standard deviations. */
-static void judge_fit(sf_plan_entry *e, sf_arena *arena)
+static void judge_fit(sf_planner_entry *e, sf_arena *arena)
 {
     double capacity = (double)sf_job_device_bytes(&e->job), used = (double)e->outcome.memory.device_used_bytes;
     double p90 = memory_error(e->variant->framework, arena);
     bool fits = capacity == 0 || used <= capacity;
 
-    e->band = fits ? SF_PLAN_OK : SF_PLAN_OOM;
+    e->band = fits ? SF_PLANNER_OK : SF_PLANNER_OOM;
     if (p90 < 0 || capacity == 0)
         return;
     double sigma = p90 / 1.645;
     e->fit_probability = sigma <= 0 ? (fits ? 1 : 0) : 0.5 * erfc(-(capacity / used - 1) / sigma / sqrt(2));
-    e->band = e->fit_probability >= 0.95 ? SF_PLAN_OK : e->fit_probability >= 0.05 ? SF_PLAN_TIGHT : SF_PLAN_OOM;
+    e->band = e->fit_probability >= 0.95 ? SF_PLANNER_OK : e->fit_probability >= 0.05 ? SF_PLANNER_TIGHT : SF_PLANNER_OOM;
 }
 
 /* ---- the whole ---- */
 
 static int by_speed(const void *a, const void *b)
 {
-    const sf_plan_entry *x = a, *y = b;
+    const sf_planner_entry *x = a, *y = b;
     if (x->ranked != y->ranked)
         return x->ranked ? -1 : 1;
     if (x->ranked && x->tokens_per_s != y->tokens_per_s)
@@ -655,7 +655,7 @@ static int by_speed(const void *a, const void *b)
     return x->variant < y->variant ? -1 : x->variant > y->variant;
 }
 
-static void title(sf_plan *p, sf_arena *arena)
+static void title(sf_planner *p, sf_arena *arena)
 {
     const sf_cluster *c = &p->base.cluster;
     const char *gpu = c->gpu.is_host ? "ranks of this machine" : c->gpu.name;
@@ -678,24 +678,24 @@ static void take_notes(search *s)
         note(s, "host memory is not stated (cluster.host_memory_gib): offloading is not checked against it");
 }
 
-sf_status sf_plan_make(const sf_plan_ask *ask, sf_arena *arena, sf_plan *out)
+sf_status sf_planner_make(const sf_planner_ask *ask, sf_arena *arena, sf_planner *out)
 {
     search s = { .ask = ask, .plan = out, .arena = arena };
     sf_arena scratch = { 0 };
     double start = processor_s();
     sf_status st = SF_SUCCESS;
 
-    *out = (sf_plan){ .title = NULL };
-    SF_TRY(sf_plan_read(ask, NULL, NULL, 0, arena, &out->base));
+    *out = (sf_planner){ .title = NULL };
+    SF_TRY(sf_planner_read(ask, NULL, NULL, 0, arena, &out->base));
     title(out, arena);
     out->capacity_bytes = sf_job_device_bytes(&out->base);
     if (out->base.cluster.gpu.is_host)
         s.host = ask->profile == NULL ? NULL : sf_profile_set_of(ask->profile, sf_job_world_size(&out->base), false);
     else if (!ask->only_fits)
         SF_TRY_GOTO(st, sf_gpu_machine_make(&out->base.cluster, sf_job_world_size(&out->base), arena, &s.machine), done);
-    for (size_t i = 0; i < sf_plan_variant_count; i++)
-        if (sf_plan_wanted(ask, &out->base, &sf_plan_variants[i])) {
-            add_entry(&s, &sf_plan_variants[i], &scratch);
+    for (size_t i = 0; i < sf_planner_variant_count; i++)
+        if (sf_planner_wanted(ask, &out->base, &sf_planner_variants[i])) {
+            add_entry(&s, &sf_planner_variants[i], &scratch);
             if (ask->only_fits && out->entries[out->n_entries - 1].fitting > 0)
                 break;
         }
@@ -720,7 +720,7 @@ sf_status sf_plan_make(const sf_plan_ask *ask, sf_arena *arena, sf_plan *out)
         out->n_ranked += out->entries[i].ranked;
     }
     /* points name their entry by its place, which sorting changes */
-    const sf_plan_variant **of = SF_NEW_ARRAY(arena, const sf_plan_variant *, out->n_points + 1);
+    const sf_planner_variant **of = SF_NEW_ARRAY(arena, const sf_planner_variant *, out->n_points + 1);
     for (size_t i = 0; i < out->n_points; i++)
         of[i] = out->entries[out->points[i].entry].variant;
     qsort(out->entries, out->n_entries, sizeof *out->entries, by_speed);
@@ -729,7 +729,7 @@ sf_status sf_plan_make(const sf_plan_ask *ask, sf_arena *arena, sf_plan *out)
             if (out->entries[k].variant == of[i])
                 out->points[i].entry = (int)k;
     for (size_t i = 0; i < out->n_entries; i++) {
-        sf_plan_entry *e = &out->entries[i];
+        sf_planner_entry *e = &out->entries[i];
         if (e->ranked) {
             e->reason = NULL;
             if (i > 0)
@@ -737,7 +737,7 @@ sf_status sf_plan_make(const sf_plan_ask *ask, sf_arena *arena, sf_plan *out)
         } else if (e->has_job) {
             explain_misfit(&s, e);
             if (!ask->no_remedies && e->fitting == 0)
-                e->remedy = sf_plan_remedy(ask, e->variant, &e->job, arena);
+                e->remedy = sf_planner_remedy(ask, e->variant, &e->job, arena);
         }
     }
     take_notes(&s);
@@ -745,11 +745,11 @@ done:
     out->seconds = processor_s() - start;
     sf_arena_free(&scratch);
     if (st.code != SF_OK)
-        sf_plan_close(out);
+        sf_planner_close(out);
     return st;
 }
 
-void sf_plan_close(sf_plan *plan)
+void sf_planner_close(sf_planner *plan)
 {
     for (size_t i = 0; i < plan->n_entries; i++)
         json_decref(plan->entries[i].source);

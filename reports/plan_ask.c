@@ -10,7 +10,7 @@
 enum { MOST_GPUS = 4096, GPUS_OF_A_NODE = 8, MOST_SETS = 8, SEQ_GRAIN = 128, LONGEST_SEQ = 1 << 22, MOST_BATCH = 1 << 16 };
 
 typedef struct {
-    const sf_plan_ask *ask;
+    const sf_planner_ask *ask;
     sf_arena *arena;
     json_t *json;
     sf_text *text;
@@ -18,13 +18,13 @@ typedef struct {
 } answer;
 
 /* What fits under further settings, in words; NULL: nothing (or the job is impossible). */
-static const char *what_fits(const answer *a, const sf_plan_variant *only, const sf_override *more, size_t n)
+static const char *what_fits(const answer *a, const sf_planner_variant *only, const sf_override *more, size_t n)
 {
     sf_override set[MOST_SETS * 2];
     sf_arena scratch = { 0 };
-    sf_plan_ask ask = *a->ask;
+    sf_planner_ask ask = *a->ask;
     const char *found = NULL;
-    sf_plan plan;
+    sf_planner plan;
 
     for (size_t i = 0; i < ask.n_extra; i++)
         set[i] = ask.extra[i];
@@ -35,15 +35,15 @@ static const char *what_fits(const answer *a, const sf_plan_variant *only, const
     ask.only_fits = true;
     ask.only = only;
     ask.device_only = a->device_only;
-    if (sf_plan_make(&ask, &scratch, &plan).code == SF_OK) {
+    if (sf_planner_make(&ask, &scratch, &plan).code == SF_OK) {
         for (size_t i = 0; i < plan.n_entries && found == NULL; i++) {
-            const sf_plan_entry *e = &plan.entries[i];
+            const sf_planner_entry *e = &plan.entries[i];
             if (e->fitting > 0)
                 found = sf_arena_printf(a->arena, "%s of %s%s", e->variant->title, e->variant->framework,
                                         e->outcome.memory.host_bytes == 0 ? "" : sf_arena_printf(&scratch, " (%s of host memory a rank)",
                                                                                                  sf_bytes_text(e->outcome.memory.host_bytes).text));
         }
-        sf_plan_close(&plan);
+        sf_planner_close(&plan);
     }
     sf_arena_free(&scratch);
     return found;
@@ -172,7 +172,7 @@ static void answer_seq_len(answer *a, const sf_job *base, bool *found)
 
 /* ---- the largest micro-batch, per variant ---- */
 
-static bool batch_fits(const answer *a, const sf_plan_variant *v, int64_t b)
+static bool batch_fits(const answer *a, const sf_planner_variant *v, int64_t b)
 {
     sf_override set[] = { { "train.global_batch", "0" }, { "train.micro_batch", number(a, b) } };
     return what_fits(a, v, set, sizeof set / sizeof set[0]) != NULL;
@@ -183,10 +183,10 @@ static void answer_batch(answer *a, const sf_job *base, bool *found)
     json_t *rows = json_array();
     bool any = false;
 
-    for (size_t i = 0; i < sf_plan_variant_count; i++) {
-        const sf_plan_variant *v = &sf_plan_variants[i];
+    for (size_t i = 0; i < sf_planner_variant_count; i++) {
+        const sf_planner_variant *v = &sf_planner_variants[i];
         int64_t fits = 0, over = 1;
-        if (!sf_plan_wanted(a->ask, base, v))
+        if (!sf_planner_wanted(a->ask, base, v))
             continue;
         while (over <= MOST_BATCH && batch_fits(a, v, over)) {
             fits = over;
@@ -266,8 +266,8 @@ static void answer_deadline(answer *a, double seconds, double tokens, bool *foun
     for (int64_t gpus = 1; gpus <= MOST_GPUS; gpus *= 2) {
         sf_override set[MOST_SETS * 2];
         sf_arena scratch = { 0 };
-        sf_plan_ask ask = *a->ask;
-        sf_plan plan;
+        sf_planner_ask ask = *a->ask;
+        sf_planner plan;
         size_t n = 0;
         for (; n < ask.n_extra; n++)
             set[n] = ask.extra[n];
@@ -276,7 +276,7 @@ static void answer_deadline(answer *a, double seconds, double tokens, bool *foun
         ask.n_extra = n;
         ask.no_remedies = true;
         double speed = 0;
-        if (sf_plan_make(&ask, &scratch, &plan).code == SF_OK) {
+        if (sf_planner_make(&ask, &scratch, &plan).code == SF_OK) {
             speed = plan.n_ranked > 0 ? plan.entries[0].tokens_per_s : 0;
             if (speed >= needed) {
                 double took = tokens / speed, hours = took / 3600 * (double)gpus;
@@ -289,7 +289,7 @@ static void answer_deadline(answer *a, double seconds, double tokens, bool *foun
                 json_object_set_new(a->json, "gpus_to_finish", json_pack("{s:I, s:f, s:f, s:f, s:s}", "gpus", (json_int_t)gpus, "tokens_per_s", speed, "days",
                                                                         took / 86400, "gpu_hours", hours, "with", plan.entries[0].variant->title));
             }
-            sf_plan_close(&plan);
+            sf_planner_close(&plan);
         }
         sf_arena_free(&scratch);
         if (speed >= needed)
@@ -301,12 +301,12 @@ static void answer_deadline(answer *a, double seconds, double tokens, bool *foun
     json_object_set_new(a->json, "gpus_to_finish", json_null());
 }
 
-sf_status sf_plan_answer(const sf_plan_ask *ask, const sf_plan_questions *q, sf_arena *arena, json_t *into, sf_text *out, bool *found)
+sf_status sf_planner_answer(const sf_planner_ask *ask, const sf_planner_questions *q, sf_arena *arena, json_t *into, sf_text *out, bool *found)
 {
     answer a = { .ask = ask, .arena = arena, .json = into, .text = out };
     sf_job base;
 
-    SF_TRY(sf_plan_read(ask, NULL, NULL, 0, arena, &base));
+    SF_TRY(sf_planner_read(ask, NULL, NULL, 0, arena, &base));
     *found = true;
     if (q->min_gpus)
         answer_min_gpus(&a, q->gpu_types, found);

@@ -6,16 +6,16 @@
 
 static int by_memory(const void *a, const void *b)
 {
-    const sf_plan_point *x = a, *y = b;
+    const sf_planner_point *x = a, *y = b;
     if (x->device_bytes != y->device_bytes)
         return x->device_bytes < y->device_bytes ? -1 : 1;
     return x->tokens_per_s > y->tokens_per_s ? -1 : x->tokens_per_s < y->tokens_per_s;
 }
 
 /* Those that no other beats in both. */
-static void front(const sf_plan *p, sf_arena *arena, sf_text *data)
+static void front(const sf_planner *p, sf_arena *arena, sf_text *data)
 {
-    sf_plan_point *sorted = SF_NEW_ARRAY(arena, sf_plan_point, p->n_points);
+    sf_planner_point *sorted = SF_NEW_ARRAY(arena, sf_planner_point, p->n_points);
     double fastest = 0;
     for (size_t i = 0; i < p->n_points; i++)
         sorted[i] = p->points[i];
@@ -27,7 +27,7 @@ static void front(const sf_plan *p, sf_arena *arena, sf_text *data)
         }
 }
 
-static void points_of(const sf_plan *p, size_t entry, sf_text *data)
+static void points_of(const sf_planner *p, size_t entry, sf_text *data)
 {
     sf_text_add(data, "\n\n");
     for (size_t i = 0; i < p->n_points; i++)
@@ -35,7 +35,7 @@ static void points_of(const sf_plan *p, size_t entry, sf_text *data)
             sf_text_add(data, "%.6g %.6g\n", (double)p->points[i].device_bytes / (double)SF_GIB, p->points[i].tokens_per_s);
 }
 
-sf_status sf_plan_plot(const sf_plan *p, const char *dir, sf_arena *arena, bool *drawn)
+sf_status sf_planner_plot(const sf_planner *p, const char *dir, sf_arena *arena, bool *drawn)
 {
     sf_plot_data d = { 0 };
     size_t shown = 0;

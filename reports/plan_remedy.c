@@ -22,13 +22,13 @@ static const change changes[] = {
       { { "strategy.offload_optimizer.device", "cpu" }, { "strategy.offload_param.device", "cpu" } }, 2 },
 };
 
-static bool fits_with(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_override *set, size_t n, sf_outcome *o, sf_arena *scratch)
+static bool fits_with(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_override *set, size_t n, sf_outcome *o, sf_arena *scratch)
 {
     sf_job job;
     bool fits = false;
-    if (sf_plan_read(ask, variant, set, n, scratch, &job).code != SF_OK)
+    if (sf_planner_read(ask, variant, set, n, scratch, &job).code != SF_OK)
         return false;
-    if (sf_plan_probe(&job, scratch, o, &fits).code != SF_OK)
+    if (sf_planner_probe(&job, scratch, o, &fits).code != SF_OK)
         fits = false;
     sf_job_close(&job);
     return fits;
@@ -53,7 +53,7 @@ static size_t settings_of(const sf_job *job, sf_override *set, sf_arena *arena)
 enum { MOST_SETTINGS = 16, MOST_GPUS = 4096 };
 
 /* More GPUs of the same kind: a node is filled up to 8, then nodes are added. */
-static const char *more_gpus(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_job *job, sf_override *set, size_t n, sf_arena *arena)
+static const char *more_gpus(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_job *job, sf_override *set, size_t n, sf_arena *arena)
 {
     sf_arena scratch = { 0 };
     int64_t per_node = job->cluster.gpus_per_node, nodes = job->cluster.nodes, least = 0;
@@ -75,7 +75,7 @@ static const char *more_gpus(const sf_plan_ask *ask, const sf_plan_variant *vari
 }
 
 /* As many GPUs that hold more. */
-static const char *larger_gpu(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_job *job, sf_override *set, size_t n, sf_arena *arena)
+static const char *larger_gpu(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_job *job, sf_override *set, size_t n, sf_arena *arena)
 {
     static const char *const names[] = { "A100 SXM4 80GB", "H200 SXM", "B200" };
     sf_arena scratch = { 0 };
@@ -93,7 +93,7 @@ static const char *larger_gpu(const sf_plan_ask *ask, const sf_plan_variant *var
     return words;
 }
 
-const char *sf_plan_remedy(const sf_plan_ask *ask, const sf_plan_variant *variant, const sf_job *job, sf_arena *arena)
+const char *sf_planner_remedy(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_job *job, sf_arena *arena)
 {
     sf_override set[MOST_SETTINGS];
     sf_arena scratch = { 0 };

@@ -5,7 +5,7 @@
 #define CPU_PARAMETERS "strategy.offload_optimizer.device=cpu strategy.offload_param.device=cpu"
 #define ONE_DEVICE "cluster.gpus_per_node=1 cluster.nodes=1"
 
-const sf_plan_variant sf_plan_variants[] = {
+const sf_planner_variant sf_planner_variants[] = {
     { "pytorch", "single", "single device", ONE_DEVICE, 1 },
     { "pytorch", "dp", "dp", "", 1 },
     { "pytorch", "ddp", "ddp", "", 1 },
@@ -41,4 +41,4 @@ const sf_plan_variant sf_plan_variants[] = {
     { "shardfit", "zero3", "zero3", "", 1 },
     { "shardfit", "zero3", "zero3, cpu optimizer", CPU_OPTIMIZER, 1 },
 };
-const size_t sf_plan_variant_count = sizeof sf_plan_variants / sizeof sf_plan_variants[0];
+const size_t sf_planner_variant_count = sizeof sf_planner_variants / sizeof sf_planner_variants[0];

@@ -20,16 +20,16 @@ static uint64_t comm_bytes(const sf_outcome *o)
     return sum;
 }
 
-static void fit_cell(sf_table *t, const sf_plan_entry *e)
+static void fit_cell(sf_table *t, const sf_planner_entry *e)
 {
     static const sf_tone tones[] = { SF_TONE_GOOD, SF_TONE_WARN, SF_TONE_BAD };
     if (e->fit_probability < 0)
-        sf_table_cell(t, tones[e->band], "%s", sf_plan_band_name(e->band));
+        sf_table_cell(t, tones[e->band], "%s", sf_planner_band_name(e->band));
     else
-        sf_table_cell(t, tones[e->band], "%s %.0f %%", sf_plan_band_name(e->band), e->fit_probability * 100);
+        sf_table_cell(t, tones[e->band], "%s %.0f %%", sf_planner_band_name(e->band), e->fit_probability * 100);
 }
 
-void sf_plan_table(const sf_plan *p, sf_arena *arena, sf_table *t)
+void sf_planner_table(const sf_planner *p, sf_arena *arena, sf_table *t)
 {
     bool priced = p->n_ranked > 0 && p->entries[0].dollars_per_gtoken >= 0;
 
@@ -49,7 +49,7 @@ void sf_plan_table(const sf_plan *p, sf_arena *arena, sf_table *t)
     sf_table_column(t, SF_LEFT, "bound by", NULL);
     sf_table_column(t, SF_LEFT, "configuration", NULL);
     for (size_t i = 0; i < p->n_ranked; i++) {
-        const sf_plan_entry *e = &p->entries[i];
+        const sf_planner_entry *e = &p->entries[i];
         const sf_outcome *o = &e->outcome;
         sf_table_row(t);
         sf_table_cell(t, i == 0 ? SF_TONE_STRONG : SF_TONE_PLAIN, "%s", e->variant->title);
@@ -68,11 +68,11 @@ void sf_plan_table(const sf_plan *p, sf_arena *arena, sf_table *t)
             sf_table_cell(t, SF_TONE_PLAIN, "%.0f", e->dollars_per_gtoken);
         fit_cell(t, e);
         sf_table_cell(t, SF_TONE_PLAIN, "%s", o->time.bound_by == NULL ? "-" : o->time.bound_by);
-        sf_table_cell(t, SF_TONE_PLAIN, "%s", sf_plan_configuration(&e->job, arena));
+        sf_table_cell(t, SF_TONE_PLAIN, "%s", sf_planner_configuration(&e->job, arena));
     }
 }
 
-void sf_plan_losers(const sf_plan *p, sf_arena *arena, sf_table *t)
+void sf_planner_losers(const sf_planner *p, sf_arena *arena, sf_table *t)
 {
     sf_table_start(t, arena, NULL);
     sf_table_column(t, SF_LEFT, "not chosen", NULL);
@@ -80,7 +80,7 @@ void sf_plan_losers(const sf_plan *p, sf_arena *arena, sf_table *t)
     sf_table_column(t, SF_LEFT, "because", NULL);
     sf_table_column(t, SF_LEFT, "would fit with", NULL);
     for (size_t i = 0; i < p->n_entries; i++) {
-        const sf_plan_entry *e = &p->entries[i];
+        const sf_planner_entry *e = &p->entries[i];
         if (e->ranked && i == 0)
             continue;
         sf_table_row(t);
@@ -96,7 +96,7 @@ void sf_plan_losers(const sf_plan *p, sf_arena *arena, sf_table *t)
 
 /* ---- JSON ---- */
 
-static json_t *entry_json(const sf_plan_entry *e, sf_arena *arena)
+static json_t *entry_json(const sf_planner_entry *e, sf_arena *arena)
 {
     json_t *o = json_object();
     json_object_set_new(o, "strategy", json_string(e->variant->strategy));
@@ -111,8 +111,8 @@ static json_t *entry_json(const sf_plan_entry *e, sf_arena *arena)
     if (!e->has_job)
         return o;
     json_t *job = sf_job_to_json(&e->job);
-    json_object_set_new(o, "configuration", json_string(sf_plan_configuration(&e->job, arena)));
-    json_object_set_new(o, "fits", json_string(sf_plan_band_name(e->band)));
+    json_object_set_new(o, "configuration", json_string(sf_planner_configuration(&e->job, arena)));
+    json_object_set_new(o, "fits", json_string(sf_planner_band_name(e->band)));
     if (e->fit_probability >= 0)
         json_object_set_new(o, "fit_probability", json_real(e->fit_probability));
     if (e->tokens_per_s >= 0)
@@ -124,12 +124,12 @@ static json_t *entry_json(const sf_plan_entry *e, sf_arena *arena)
     return o;
 }
 
-json_t *sf_plan_to_json(const sf_plan *p, sf_arena *arena)
+json_t *sf_planner_to_json(const sf_planner *p, sf_arena *arena)
 {
     json_t *o = json_object(), *ranked = json_array(), *others = json_array(), *notes = json_array();
     json_object_set_new(o, "schema", json_string("shardfit-plan-1"));
     json_object_set_new(o, "title", json_string(p->title));
-    json_object_set_new(o, "verdict", json_string(sf_plan_headline(p, arena)));
+    json_object_set_new(o, "verdict", json_string(sf_planner_headline(p, arena)));
     json_object_set_new(o, "capacity_bytes", json_integer((json_int_t)p->capacity_bytes));
     json_object_set_new(o, "candidates", json_integer((json_int_t)p->candidates));
     json_object_set_new(o, "fitting", json_integer((json_int_t)p->fitting));
@@ -148,9 +148,9 @@ json_t *sf_plan_to_json(const sf_plan *p, sf_arena *arena)
 
 /* ---- page and files ---- */
 
-static sf_verdict verdict_of(const sf_plan *p, const char *answers, sf_arena *arena)
+static sf_verdict verdict_of(const sf_planner *p, const char *answers, sf_arena *arena)
 {
-    sf_verdict v = { .good = p->n_ranked > 0, .headline = sf_plan_headline(p, arena) };
+    sf_verdict v = { .good = p->n_ranked > 0, .headline = sf_planner_headline(p, arena) };
     SF_PUSH(arena, v.points, v.n_points, v.cap_points) =
         sf_arena_printf(arena, "%zu candidates, of which %zu fit; %zu programs simulated", p->candidates, p->fitting, p->simulated);
     char *text = sf_arena_strdup(arena, answers), *save = NULL;
@@ -159,13 +159,13 @@ static sf_verdict verdict_of(const sf_plan *p, const char *answers, sf_arena *ar
     return v;
 }
 
-static void figures(const sf_plan *p, sf_arena *arena, sf_text *out)
+static void figures(const sf_planner *p, sf_arena *arena, sf_text *out)
 {
     sf_text_add(out, "<dl class=\"figures\">\n");
     sf_page_figure(out, "memory of a GPU", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "no limit", p->title);
     if (p->n_ranked > 0) {
-        const sf_plan_entry *e = &p->entries[0];
-        sf_page_figure(out, "fastest that fits", e->variant->title, sf_arena_printf(arena, "%s, %s", e->variant->framework, sf_plan_configuration(&e->job, arena)));
+        const sf_planner_entry *e = &p->entries[0];
+        sf_page_figure(out, "fastest that fits", e->variant->title, sf_arena_printf(arena, "%s, %s", e->variant->framework, sf_planner_configuration(&e->job, arena)));
         sf_page_figure(out, "speed", sf_arena_printf(arena, "%.0f tokens/s", e->tokens_per_s),
                        sf_arena_printf(arena, "step %s, bound by %s", sf_seconds_text(e->outcome.time.step_s).text, e->outcome.time.bound_by));
         sf_page_figure(out, "device memory", sf_bytes_text(e->outcome.memory.device_used_bytes).text, "at the peak of the fullest rank");
@@ -173,7 +173,7 @@ static void figures(const sf_plan *p, sf_arena *arena, sf_text *out)
     sf_text_add(out, "</dl>\n");
 }
 
-static void list_notes(const sf_plan *p, sf_text *out)
+static void list_notes(const sf_planner *p, sf_text *out)
 {
     sf_text_add(out, "<h2>What was taken for granted</h2>\n<ul>\n");
     for (size_t i = 0; i < p->n_notes; i++) {
@@ -184,7 +184,7 @@ static void list_notes(const sf_plan *p, sf_text *out)
     sf_text_add(out, "</ul>\n");
 }
 
-static sf_status page(const sf_plan *p, const char *answers, bool drawn, const char *plots_dir, const char *missing, sf_arena *arena, sf_text *out)
+static sf_status page(const sf_planner *p, const char *answers, bool drawn, const char *plots_dir, const char *missing, sf_arena *arena, sf_text *out)
 {
     sf_verdict v = verdict_of(p, answers, arena);
     sf_table t;
@@ -194,7 +194,7 @@ static sf_status page(const sf_plan *p, const char *answers, bool drawn, const c
     sf_text_add(out, "</header>\n<main>\n");
     if (p->n_ranked > 0) {
         sf_text_add(out, "<h2>Ranked</h2>\n");
-        sf_plan_table(p, arena, &t);
+        sf_planner_table(p, arena, &t);
         sf_table_html(&t, out);
     }
     if (missing != NULL) {
@@ -208,7 +208,7 @@ static sf_status page(const sf_plan *p, const char *answers, bool drawn, const c
         SF_TRY(sf_page_drawing(&plot, 0, plots_dir, arena, out));
     }
     sf_text_add(out, "<h2>Why not the others</h2>\n<div class=\"wrap\">");
-    sf_plan_losers(p, arena, &t);
+    sf_planner_losers(p, arena, &t);
     sf_table_html(&t, out);
     sf_text_add(out, "</div>\n");
     list_notes(p, out);
@@ -232,26 +232,26 @@ static sf_status put(const char *dir, const char *name, sf_text *text, sf_arena 
     return st;
 }
 
-static sf_status write_numbers(const sf_plan *p, const char *answers, const char *dir, sf_arena *arena)
+static sf_status write_numbers(const sf_planner *p, const char *answers, const char *dir, sf_arena *arena)
 {
     sf_text text = { 0 };
     sf_table t;
-    json_t *json = sf_plan_to_json(p, arena);
+    json_t *json = sf_planner_to_json(p, arena);
     char *dump = json_dumps(json, JSON_INDENT(1));
 
     json_decref(json);
     sf_text_add(&text, "%s\n", dump == NULL ? "{}" : dump);
     free(dump);
     SF_TRY(put(dir, "plan.json", &text, arena));
-    sf_plan_table(p, arena, &t);
+    sf_planner_table(p, arena, &t);
     sf_table_csv(&t, &text);
     SF_TRY(put(dir, "plan.csv", &text, arena));
-    sf_text_add(&text, "# %s\n\n**%s**\n\n", p->title, sf_plan_headline(p, arena));
+    sf_text_add(&text, "# %s\n\n**%s**\n\n", p->title, sf_planner_headline(p, arena));
     if (answers[0] != '\0')
         sf_text_add(&text, "%s\n", answers);
     sf_table_markdown(&t, &text);
     sf_text_add(&text, "\n");
-    sf_plan_losers(p, arena, &t);
+    sf_planner_losers(p, arena, &t);
     sf_table_markdown(&t, &text);
     sf_text_add(&text, "\nTaken for granted:\n\n");
     for (size_t i = 0; i < p->n_notes; i++)
@@ -259,7 +259,7 @@ static sf_status write_numbers(const sf_plan *p, const char *answers, const char
     return put(dir, "plan.md", &text, arena);
 }
 
-sf_status sf_plan_write(const sf_plan *p, const char *answers, const char *dir, sf_arena *arena, const char **note)
+sf_status sf_planner_write(const sf_planner *p, const char *answers, const char *dir, sf_arena *arena, const char **note)
 {
     const char *plots_dir = sf_arena_printf(arena, "%s/plots", dir);
     sf_text text = { 0 };
@@ -268,7 +268,7 @@ sf_status sf_plan_write(const sf_plan *p, const char *answers, const char *dir, 
     *note = NULL;
     SF_TRY(sf_dir_make(dir));
     SF_TRY(write_numbers(p, answers, dir, arena));
-    sf_status st = sf_plan_plot(p, plots_dir, arena, &drawn);
+    sf_status st = sf_planner_plot(p, plots_dir, arena, &drawn);
     if (st.code == SF_EUNSUP)
         *note = sf_arena_strdup(arena, st.msg);
     else
