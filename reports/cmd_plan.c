@@ -130,9 +130,14 @@ static void print_plan(const sf_planner *p, const char *answers, const char *not
         sf_table_text(&t, colour, &text);
         sf_text_add(&text, "\n");
     }
-    sf_planner_losers(p, arena, &t);
-    if (t.n_rows > 0)
-        sf_table_text(&t, colour, &text);
+    if (p->n_entries > 1 || p->n_ranked == 0)
+        sf_text_add(&text, "Why not the others:\n");
+    for (size_t i = p->n_ranked > 0 ? 1 : 0; i < p->n_entries; i++) {
+        const sf_planner_entry *e = &p->entries[i];
+        const char *title = sf_arena_printf(arena, "%s, %s", e->variant->title, e->variant->framework);
+        sf_text_add(&text, "  %-36s %s%s%s\n", title, e->reason == NULL ? "-" : e->reason, e->remedy == NULL ? "" : "; fits with ",
+                    e->remedy == NULL ? "" : e->remedy);
+    }
     printf("%s\nTaken for granted:\n", sf_text_str(&text));
     for (size_t i = 0; i < p->n_notes; i++)
         printf("  %s\n", p->notes[i]);

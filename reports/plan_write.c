@@ -173,6 +173,22 @@ static void figures(const sf_planner *p, sf_arena *arena, sf_text *out)
     sf_text_add(out, "</dl>\n");
 }
 
+static void list_losers(const sf_planner *p, sf_text *out)
+{
+    sf_text_add(out, "<h2>Why not the others</h2>\n<ul class=\"reasons\">\n");
+    for (size_t i = p->n_ranked > 0 ? 1 : 0; i < p->n_entries; i++) {
+        const sf_planner_entry *e = &p->entries[i];
+        sf_text_add(out, "<li><b>%s</b> <span class=\"faint\">%s</span>: ", e->variant->title, e->variant->framework);
+        sf_html_escape(e->reason == NULL ? "-" : e->reason, out);
+        if (e->remedy != NULL) {
+            sf_text_add(out, ". It fits with ");
+            sf_html_escape(e->remedy, out);
+        }
+        sf_text_add(out, ".</li>\n");
+    }
+    sf_text_add(out, "</ul>\n");
+}
+
 static void list_notes(const sf_planner *p, sf_text *out)
 {
     sf_text_add(out, "<h2>What was taken for granted</h2>\n<ul>\n");
@@ -195,7 +211,9 @@ static sf_status page(const sf_planner *p, const char *answers, bool drawn, cons
     if (p->n_ranked > 0) {
         sf_text_add(out, "<h2>Ranked</h2>\n");
         sf_planner_table(p, arena, &t);
+        sf_text_add(out, "<div class=\"ranked\">");
         sf_table_html(&t, out);
+        sf_text_add(out, "</div>\n");
     }
     if (missing != NULL) {
         sf_text_add(out, "<p class=\"warn\">");
@@ -207,10 +225,7 @@ static sf_status page(const sf_planner *p, const char *answers, bool drawn, cons
                          "Each point is a configuration that was simulated. The line is the front: nothing else is faster with less memory.", NULL };
         SF_TRY(sf_page_drawing(&plot, 0, plots_dir, arena, out));
     }
-    sf_text_add(out, "<h2>Why not the others</h2>\n<div class=\"wrap\">");
-    sf_planner_losers(p, arena, &t);
-    sf_table_html(&t, out);
-    sf_text_add(out, "</div>\n");
+    list_losers(p, out);
     list_notes(p, out);
     if (p->n_ranked > 0) {
         json_t *job = sf_job_to_json(&p->entries[0].job);

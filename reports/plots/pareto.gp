@@ -10,7 +10,7 @@ do for [variant in "wide narrow png"] {
   eval common
   set key outside below left Left reverse maxcols (narrow(variant) ? 1 : 3)
   set xlabel 'device memory ('.unit.')'; set ylabel 'tokens/s of all GPUs' offset 1,0
-  set format y '%.3g'
+  set format y '%.0f'
   set yrange [0:*]; set xrange [0:*]
   if (capacity > 0) {
     set arrow 1 from capacity, graph 0 to capacity, graph 1 nohead lc rgb vermillion lw 1.5 dt 2
