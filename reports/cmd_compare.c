@@ -4,6 +4,7 @@
 
 #include "reports/commands.h"
 #include "reports/output.h"
+#include "reports/study.h"
 #include "reports/sweep.h"
 
 enum { KEY_STRATEGIES = 3100, KEY_DETAILS };
@@ -58,6 +59,7 @@ static int compare(const arguments *a, int argc, char **argv, sf_arena *arena)
 
     sf_status st = sf_sweep_run(&a->sweep, argc, argv, arena, &report, &code);
     if (st.code == SF_OK) {
+        sf_study_add(&report, arena);
         sf_report_judge(&report, arena, &verdict);
         if (a->sweep.directory != NULL)
             st = sf_report_write(&report, a->sweep.directory, arena, &note);

@@ -204,6 +204,13 @@ sf_status sf_report_html(const sf_report *report, const sf_plots *plots, const c
     if (missing != NULL)
         put_escaped(out, "<p class=\"warn\">", missing, "</p>\n");
     SF_TRY(drawings(plots, NULL, plots_dir, arena, out));
+    for (size_t i = 0; i < report->n_parts; i++) {
+        put_escaped(out, "<h2>", report->parts[i].title, "</h2>\n");
+        put_escaped(out, "<p>", report->parts[i].text, "</p>\n");
+        sf_text_add(out, "<div class=\"part\">");
+        sf_table_html(report->parts[i].table, out);
+        sf_text_add(out, "</div>\n");
+    }
     sf_text_add(out, "<h2>Each in detail</h2>\n");
     for (size_t i = 0; i < report->n_entries; i++)
         SF_TRY(entry(report, i, plots, plots_dir, arena, out));

@@ -20,6 +20,7 @@ sf_status sf_plot_render(const char *dir, const char *name, const char *template
 bool sf_plot_memory(const sf_report *report, sf_arena *arena, sf_plot_data *out);
 bool sf_plot_step(const sf_report *report, sf_arena *arena, sf_plot_data *out);
 bool sf_plot_scatter(const sf_report *report, sf_arena *arena, sf_plot_data *out);
+bool sf_plot_scaling(const sf_report *report, sf_arena *arena, sf_plot_data *out);
 bool sf_plot_timeline(const sf_outcome *predicted, const sf_outcome *measured, sf_arena *arena, sf_plot_data *out);
 bool sf_plot_memory_line(const sf_outcome *predicted, const sf_outcome *measured, sf_arena *arena, sf_plot_data *out);
 

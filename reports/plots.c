@@ -82,6 +82,8 @@ static sf_status plots_of_report(const sf_report *report, const char *dir, sf_ar
           "collectives run and nothing else does.", sf_plot_step },
         { "scatter", "Predicted against measured", "A point on the line is a right prediction; above it, the prediction is too slow. "
           "The grey band is 10 % to either side.", sf_plot_scatter },
+        { "scaling", "Scaling", "Tokens per second of each GPU as GPUs are added at the same micro-batch: level is perfect scaling. What does not fit, or "
+          "cannot run on so many, is left out.", sf_plot_scaling },
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++) {
         sf_plot_data d = { 0 };

@@ -5,6 +5,7 @@
  * Plots   memory        stacked memory per entry, with the capacity
  *         step          forward, backward, optimizer, exposed communication, idle; predicted over measured
  *         scatter       predicted against measured step and op times, with the 10 % band
+ *         scaling       tokens/s of each GPU over the number of GPUs
  *         timeline-X    one step of entry X: a lane per stream, boxes coloured by kind of op
  *         memory-X      device memory of entry X over the step
  *         A plot that has no data is left out.

@@ -22,12 +22,28 @@ typedef struct {
     sf_comparison comparison;    /* filled by sf_report_join                                     */
 } sf_report_entry;
 
+/* A table of its own and what it says. */
+typedef struct {
+    const char *title, *text;
+    const sf_table *table;
+} sf_report_part;
+
+/* tokens/s of each entry over numbers of GPUs. */
+enum { SF_REPORT_MOST_COUNTS = 16 };
+typedef struct {
+    int n_counts, counts[SF_REPORT_MOST_COUNTS];
+    double *tokens_per_s;        /* entry * n_counts + count; negative: does not fit or cannot be  */
+} sf_report_scaling;
+
 typedef struct {
     const char *title;           /* "Predicted and measured: tiny-gpt2 on 2 ranks of this machine" */
     sf_report_entry *entries;
     size_t n_entries, cap_entries;
     double time_bar;             /* 0.10: ten percent                                              */
     const json_t *provenance;    /* object or NULL: host, versions, load, command                  */
+    sf_report_part *parts;       /* further tables, in the order in which they are shown           */
+    size_t n_parts, cap_parts;
+    const sf_report_scaling *scaling; /* NULL: not known                                           */
 } sf_report;
 
 typedef struct {

@@ -14,6 +14,27 @@ static json_t *errors_of(const sf_comparison *cmp)
     return o;
 }
 
+/* [{"title", "text", "columns": [..], "rows": [[..]]}]: as shown. */
+static json_t *parts_json(const sf_report *report)
+{
+    json_t *parts = json_array();
+    for (size_t i = 0; i < report->n_parts; i++) {
+        const sf_table *t = report->parts[i].table;
+        json_t *columns = json_array(), *rows = json_array();
+        for (size_t c = 0; c < t->n_columns; c++)
+            json_array_append_new(columns, json_string(t->columns[c].name));
+        for (size_t r = 0; r < t->n_rows; r++) {
+            json_t *row = json_array();
+            for (size_t c = 0; c < t->n_columns; c++)
+                json_array_append_new(row, json_string(sf_table_at(t, r, c)->text));
+            json_array_append_new(rows, row);
+        }
+        json_array_append_new(parts, json_pack("{s:s, s:s, s:o, s:o}", "title", report->parts[i].title, "text", report->parts[i].text, "columns", columns,
+                                               "rows", rows));
+    }
+    return parts;
+}
+
 json_t *sf_report_to_json(const sf_report *report)
 {
     sf_arena arena = { 0 };
@@ -43,6 +64,8 @@ json_t *sf_report_to_json(const sf_report *report)
         json_array_append_new(entries, row);
     }
     json_object_set_new(o, "entries", entries);
+    if (report->n_parts > 0)
+        json_object_set_new(o, "parts", parts_json(report));
     if (report->provenance != NULL)
         json_object_set(o, "provenance", (json_t *)(uintptr_t)report->provenance);
     sf_arena_free(&arena);
@@ -69,6 +92,10 @@ void sf_report_markdown(const sf_report *report, sf_arena *arena, sf_text *out)
     sf_text_add(out, "\n");
     sf_report_summary(report, arena, &t);
     sf_table_markdown(&t, out);
+    for (size_t i = 0; i < report->n_parts; i++) {
+        sf_text_add(out, "\n## %s\n\n%s\n\n", report->parts[i].title, report->parts[i].text);
+        sf_table_markdown(report->parts[i].table, out);
+    }
 }
 
 static sf_status write_text(const char *dir, const char *name, sf_text *text, sf_arena *arena)

@@ -11,8 +11,21 @@
 #include "reports/validate.h"
 
 typedef struct {
-    const char *strategy, *framework; /* NULL: the job's own */
+    const char *strategy, *framework; /* NULL: the job's own                        */
+    const char *title;                /* NULL: the strategy's name                  */
+    sf_override set;                  /* a knob; path NULL: none                    */
 } choice;
+
+/* Knobs that make another strategy of one, for jobs on GPUs. */
+static const choice variants[] = {
+    { "fsdp", "pytorch", "fsdp, shard_grad_op", { "strategy.sharding", "shard_grad_op" } },
+    { "fsdp", "pytorch", "fsdp, cpu_offload", { "strategy.cpu_offload", "true" } },
+    { "zero2", "deepspeed", "zero2, cpu optimizer", { "strategy.offload_optimizer.device", "cpu" } },
+    { "zero3", "deepspeed", "zero3, cpu optimizer", { "strategy.offload_optimizer.device", "cpu" } },
+    { "fsdp", "shardfit", "fsdp, shard_grad_op", { "strategy.sharding", "shard_grad_op" } },
+    { "zero2", "shardfit", "zero2, cpu optimizer", { "strategy.offload_optimizer.device", "cpu" } },
+    { "zero3", "shardfit", "zero3, cpu optimizer", { "strategy.offload_optimizer.device", "cpu" } },
+};
 
 typedef struct {
     choice items[SF_SWEEP_MOST];
@@ -50,16 +63,22 @@ static void choose(const sf_sweep *s, const sf_job *job, choices *out)
     };
     out->count = 0;
     for (int i = 0; i < s->n_strategies; i++)
-        out->items[out->count++] = (choice){ s->strategies[i], NULL };
+        out->items[out->count++] = (choice){ .strategy = s->strategies[i] };
     if (s->n_strategies > 0)
         return;
     for (size_t i = 0; s->every_strategy && i < sizeof rows / sizeof rows[0]; i++) {
         bool alone = strcmp(rows[i].name, "single") == 0;
-        if (out->count < SF_SWEEP_MOST && wanted(job, rows[i].framework) && alone == (sf_job_world_size(job) == 1))
-            out->items[out->count++] = (choice){ rows[i].name, sf_framework_name(rows[i].framework) };
+        if (out->count == SF_SWEEP_MOST || !wanted(job, rows[i].framework) || alone != (sf_job_world_size(job) == 1))
+            continue;
+        const char *framework = sf_framework_name(rows[i].framework);
+        out->items[out->count++] = (choice){ .strategy = rows[i].name, .framework = framework };
+        for (size_t k = 0; !job->cluster.gpu.is_host && k < sizeof variants / sizeof variants[0]; k++)
+            if (out->count < SF_SWEEP_MOST && strcmp(variants[k].strategy, rows[i].name) == 0 && strcmp(variants[k].framework, framework) == 0 &&
+                !sf_job_stated(job, variants[k].set.path))
+                out->items[out->count++] = variants[k];
     }
     if (out->count == 0)
-        out->items[out->count++] = (choice){ NULL, NULL };
+        out->items[out->count++] = (choice){ .strategy = NULL };
 }
 
 /* ---- names ---- */
@@ -134,9 +153,9 @@ static void run_again(const sf_sweep *s, const sf_validation *v, sf_report_entry
 
 static int one(const sf_sweep *s, const char *path, const choice *c, sf_report *report, sf_arena *arena)
 {
-    sf_override overrides[SF_MOST_OVERRIDES + 2];
+    sf_override overrides[SF_MOST_OVERRIDES + 3];
     size_t n = s->job->n_overrides;
-    const char *stem = path == NULL ? NULL : stem_of(path, arena), *name = c->strategy != NULL ? c->strategy : stem != NULL ? stem : "job";
+    const char *stem = path == NULL ? NULL : stem_of(path, arena), *name = c->title != NULL ? c->title : c->strategy != NULL ? c->strategy : stem != NULL ? stem : "job";
     int number = (int)report->n_entries + 1;
 
     memcpy(overrides, s->job->overrides, n * sizeof *overrides);
@@ -144,8 +163,10 @@ static int one(const sf_sweep *s, const char *path, const choice *c, sf_report *
         overrides[n++] = (sf_override){ "strategy.name", c->strategy };
     if (c->framework != NULL)
         overrides[n++] = (sf_override){ "framework", c->framework };
+    if (c->set.path != NULL)
+        overrides[n++] = c->set;
     if (c->strategy != NULL && s->job->n_files > 1)
-        name = sf_arena_printf(arena, "%s, %s", c->strategy, stem);
+        name = sf_arena_printf(arena, "%s, %s", name, stem);
     sf_report_entry *e = sf_report_add(report, arena, name);
     e->name = file_name(name, arena);
     const char *measured = number <= s->n_measured ? s->measured[number - 1] : NULL;
@@ -227,6 +248,10 @@ void sf_sweep_print(const sf_report *report, bool details, const char *note, con
             if (t.n_rows > 0)
                 sf_table_text(&t, colour, &text);
         }
+    for (size_t i = 0; i < report->n_parts; i++) {
+        sf_text_add(&text, "\n%s\n", report->parts[i].title);
+        sf_table_text(report->parts[i].table, colour, &text);
+    }
     printf("%s\n", sf_text_str(&text));
     for (size_t i = 0; i < v.n_points; i++)
         printf("%s\n", v.points[i]);

@@ -47,7 +47,7 @@ sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_pred
     if (!out->fits)
         return SF_SUCCESS;
     if (!job->cluster.gpu.is_host)
-        return sf_predict_time_on_gpu(job, program, options->machine, options->every_rank, arena, out);
+        return sf_predict_time_on_gpu(job, program, options->machine, &(sf_gpu_play){ options->every_rank, options->slow_gpu_share }, arena, out);
     if (options->profile == NULL)
         return SF_SUCCESS; /* bytes are exact without; times need measurements */
     return time_on_host(program, options, arena, out);

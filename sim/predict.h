@@ -17,6 +17,9 @@ typedef struct {
     const sf_profile *profile; /* of this machine; NULL: only what needs none       */
     bool every_rank;           /* simulate all ranks rather than one of each class  */
     const sf_gpu_machine *machine; /* of the job's GPUs; NULL: made when needed     */
+    /* A GPU that computes at this share of its speed (0.8); 0: all alike. It is rank 0. Without every_rank rank 0
+     * stands for its whole class: then all of them are slow, which bounds the effect from above. */
+    double slow_gpu_share;
 } sf_predict_options;
 
 sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_predict_options *options, sf_arena *arena, sf_outcome *out);

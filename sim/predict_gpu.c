@@ -62,10 +62,19 @@ double sf_gpu_machine_op_s(const sf_gpu_machine *m, const sf_class *cls, const s
     return sf_gpu_op_time_s(&m->cluster->gpu, m->pcie_Bps, cls, issue);
 }
 
+typedef struct {
+    const sf_gpu_machine *machine;
+    double slow_gpu_share;
+} cost_context;
+
 static sf_sim_cost gpu_cost(void *ctx, const sf_class *cls, const sf_issue *issue, int rank)
 {
-    (void)rank;
-    return (sf_sim_cost){ .seconds = sf_gpu_machine_op_s(ctx, cls, issue) };
+    const cost_context *c = ctx;
+    double seconds = sf_gpu_machine_op_s(c->machine, cls, issue);
+    bool computes = issue->op->stream == SF_STREAM_COMPUTE && sf_op_kind_of(issue->op->type) != SF_KIND_COMM;
+    if (rank == 0 && computes && c->slow_gpu_share > 0)
+        seconds /= c->slow_gpu_share;
+    return (sf_sim_cost){ .seconds = seconds };
 }
 
 static double pcie_Bps(const sf_cluster *c)
@@ -97,7 +106,7 @@ sf_status sf_gpu_machine_make(const sf_cluster *cluster, int world_size, sf_aren
     return SF_SUCCESS;
 }
 
-sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, const sf_gpu_machine *m, bool every_rank, sf_arena *arena,
+sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, const sf_gpu_machine *m, const sf_gpu_play *play, sf_arena *arena,
                                  sf_outcome *out)
 {
     sf_sim_result result;
@@ -105,8 +114,9 @@ sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, c
     if (m == NULL)
         SF_TRY(sf_gpu_machine_make(&job->cluster, program->world_size, arena, &m));
     /* a collective's CTAs take SMs from compute (NCCL maintainers, nccl#689: they never share one) */
+    cost_context cost = { m, play->slow_gpu_share };
     int sms = job->cluster.gpu.sm_count;
-    sf_sim_options sim = { .cost = gpu_cost, .ctx = (void *)(uintptr_t)m, .issue_s = launch_s, .every_rank = every_rank,
+    sf_sim_options sim = { .cost = gpu_cost, .ctx = &cost, .issue_s = launch_s, .every_rank = play->every_rank,
                            .overlap_rate = sms > m->channels ? (double)(sms - m->channels) / sms : 1 };
     SF_TRY(sf_simulate(program, &sim, arena, &result));
     sf_timeline_summarise(result.spans, result.n_spans, out);

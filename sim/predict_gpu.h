@@ -16,8 +16,13 @@ typedef struct sf_gpu_machine sf_gpu_machine;
 sf_status sf_gpu_machine_make(const sf_cluster *cluster, int world_size, sf_arena *arena, const sf_gpu_machine **out);
 double sf_gpu_machine_op_s(const sf_gpu_machine *machine, const sf_class *cls, const sf_issue *issue); /* of one op alone */
 
+typedef struct {
+    bool every_rank;
+    double slow_gpu_share; /* rank 0 computes at this share of its speed; 0: all alike */
+} sf_gpu_play;
+
 /* `machine` NULL: made for this program. */
-sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, const sf_gpu_machine *machine, bool every_rank, sf_arena *arena,
+sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, const sf_gpu_machine *machine, const sf_gpu_play *play, sf_arena *arena,
                                  sf_outcome *out);
 
 #endif

@@ -54,5 +54,7 @@ END
 check_page "$dir/report.html" 15
 "$program" plan $job --gpu "A100 SXM4 40GB" --global-batch 64 --min-gpus -o "$dir/plan" >/dev/null
 check_page "$dir/plan/plan.html" 1
+"$program" compare $job --gpu "A100 SXM4 80GB" -o "$dir/compare" >/dev/null
+check_page "$dir/compare/report.html" "$(grep -c '<figure>' "$dir/compare/report.html")"
 "$program" plan $job --gpu "RTX 3080 10GB" --set cluster.host_memory_gib=16 -o "$dir/nothing" >/dev/null || test $? -eq 1
 check_page "$dir/nothing/plan.html" 0
