@@ -174,7 +174,7 @@ static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
         if (isatty(STDERR_FILENO) && !a->json)
             fprintf(stderr, "planning ...\r");
         SF_TRY_GOTO(st, sf_planner_make(&a->ask, arena, &plan), release);
-        *found = plan.n_ranked > 0;
+        *found = plan.fitting > 0;
         if (a->directory != NULL)
             st = sf_planner_write(&plan, sf_text_str(&answers), a->directory, arena, &note);
     }

@@ -472,9 +472,11 @@ static void finish_entry(search *s, sf_planner_entry *e, const candidate *c)
     e->job.train.global_batch = c->b * c->g * sf_job_world_size(&e->job);
     if (simulate(s, &e->job, c->g, s->arena, &o).code != SF_OK || !o.fits)
         return;
-    o.spans = NULL;
-    o.n_spans = 0;
     e->outcome = o;
+    if (o.time.step_s <= 0)
+        return; /* it fits; this machine is not measured */
+    e->outcome.spans = NULL;
+    e->outcome.n_spans = 0;
     e->ranked = true;
     e->tokens_per_s = sf_outcome_tokens_per_s(&o);
     if (s->ask->price_per_gpu_hour > 0 && e->tokens_per_s > 0)
@@ -563,8 +565,9 @@ static void explain_misfit(search *s, sf_planner_entry *e)
                                     sf_planner_configuration(&e->job, s->arena), sf_phase_name(o->memory.phase_of_peak), largest_parts(o, s->arena));
     else if (node > 0 && host > node)
         e->reason = sf_arena_printf(s->arena, "does not fit the hosts: %s of a node's %s", sf_bytes_text(host).text, sf_bytes_text(node).text);
-    else if (e->reason == NULL)
-        e->reason = "its time is not known: this machine is not measured (shardfit calibrate)";
+    else if (e->fitting > 0 || e->reason == NULL)
+        e->reason = sf_arena_printf(s->arena, "fits in %s (%s); its time is not known: this machine is not measured (shardfit calibrate)",
+                                    sf_bytes_text(o->memory.device_used_bytes).text, sf_planner_configuration(&e->job, s->arena));
 }
 
 static void explain_slower(search *s, sf_planner_entry *e, const sf_planner_entry *best)
@@ -599,13 +602,13 @@ const char *sf_planner_headline(const sf_planner *p, sf_arena *arena)
     if (p->n_ranked == 0) {
         for (size_t i = 0; i < p->n_entries; i++)
             if (p->entries[i].fitting > 0)
-                return "Something fits, but its speed is not known: this machine is not measured; run `shardfit calibrate` first";
+                return "It fits, but how fast is not known: this machine is not measured; run `shardfit calibrate` first";
         return sf_arena_printf(arena, "Nothing fits in %s per GPU", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "the memory");
     }
     const sf_planner_entry *e = &p->entries[0];
-    return sf_arena_printf(arena, "%s: %s of %s, %s: %.0f tokens/s, %s of %s", sf_planner_band_name(e->band), e->variant->title, e->variant->framework,
+    return sf_arena_printf(arena, "%s: %s of %s, %s: %.0f tokens/s, %s%s%s", sf_planner_band_name(e->band), e->variant->title, e->variant->framework,
                            sf_planner_configuration(&e->job, arena), e->tokens_per_s, sf_bytes_text(e->outcome.memory.device_used_bytes).text,
-                           p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "no limit");
+                           p->capacity_bytes > 0 ? " of " : "", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "");
 }
 
 /* ---- does it fit, in the light of what the model has missed by so far ---- */
@@ -655,12 +658,25 @@ static int by_speed(const void *a, const void *b)
     return x->variant < y->variant ? -1 : x->variant > y->variant;
 }
 
-static void title(sf_planner *p, sf_arena *arena)
+/* A job's file names it, else its model. */
+static const char *name_of(const sf_planner_ask *ask, const sf_job *job, sf_arena *arena)
+{
+    if (ask->job->n_files == 0)
+        return job->model.name;
+    const char *path = ask->job->files[ask->file], *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1, *dot = strrchr(name, '.');
+    return sf_arena_strndup(arena, name, dot == NULL || dot == name ? strlen(name) : (size_t)(dot - name));
+}
+
+static void title(const sf_planner_ask *ask, sf_planner *p, sf_arena *arena)
 {
     const sf_cluster *c = &p->base.cluster;
-    const char *gpu = c->gpu.is_host ? "ranks of this machine" : c->gpu.name;
-    p->title = c->nodes > 1 ? sf_arena_printf(arena, "%s on %lld x %lld %s", p->base.model.name, (long long)c->nodes, (long long)c->gpus_per_node, gpu)
-                            : sf_arena_printf(arena, "%s on %lld x %s", p->base.model.name, (long long)c->gpus_per_node, gpu);
+    const char *gpu = c->gpu.name, *name = name_of(ask, &p->base, arena);
+    if (c->gpu.is_host) {
+        p->title = sf_arena_printf(arena, "%s on %d ranks of this machine", name, sf_job_world_size(&p->base));
+        return;
+    }
+    p->title = c->nodes > 1 ? sf_arena_printf(arena, "%s on %lld x %lld %s", name, (long long)c->nodes, (long long)c->gpus_per_node, gpu)
+                            : sf_arena_printf(arena, "%s on %lld x %s", name, (long long)c->gpus_per_node, gpu);
 }
 
 static void take_notes(search *s)
@@ -687,7 +703,7 @@ sf_status sf_planner_make(const sf_planner_ask *ask, sf_arena *arena, sf_planner
 
     *out = (sf_planner){ .title = NULL };
     SF_TRY(sf_planner_read(ask, NULL, NULL, 0, arena, &out->base));
-    title(out, arena);
+    title(ask, out, arena);
     out->capacity_bytes = sf_job_device_bytes(&out->base);
     if (out->base.cluster.gpu.is_host)
         s.host = ask->profile == NULL ? NULL : sf_profile_set_of(ask->profile, sf_job_world_size(&out->base), false);

@@ -188,6 +188,20 @@ static void the_deadline_is_met(void **state)
     json_decref(root);
 }
 
+/* Without measurements of this machine what fits is still said. */
+static void a_host_that_is_not_measured_still_gets_bytes(void **state)
+{
+    (void)state;
+    unsetenv("SHARDFIT_PROFILE");
+    setenv("XDG_CACHE_HOME", "/nonexistent", 1);
+    setenv("HOME", "/nonexistent", 1);
+    json_t *root = answer("plan --model gpt2 --gpu host --gpus 2 --seq-len 256 --device-memory 2 --json", 0);
+    assert_int_equal(json_array_size(json_object_get(root, "ranked")), 0);
+    assert_true(number(root, "fitting") > 0);
+    assert_non_null(strstr(word(root, "verdict"), "calibrate"));
+    json_decref(root);
+}
+
 static void bad_input_is_named(void **state)
 {
     (void)state;
@@ -207,7 +221,7 @@ int main(void)
         cmocka_unit_test(the_winner_is_what_predict_says_of_its_job),   cmocka_unit_test(what_the_job_states_is_not_varied),
         cmocka_unit_test(nothing_fits_is_exit_code_1),                  cmocka_unit_test(the_fewest_gpus_fit_and_one_less_does_not),
         cmocka_unit_test(limits_are_limits),                            cmocka_unit_test(the_deadline_is_met),
-        cmocka_unit_test(bad_input_is_named),
+        cmocka_unit_test(a_host_that_is_not_measured_still_gets_bytes), cmocka_unit_test(bad_input_is_named),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sf_text_free(&output);
