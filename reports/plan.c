@@ -18,6 +18,7 @@
 enum {
     MOST_MICRO_BATCH = 256,   /* where no global batch limits it                                    */
     TRIES_PER_VARIANT = 6,    /* candidates of a variant that are simulated                          */
+    FEW_POINTS = 10,          /* so few candidates are lowered one by one: a form takes 14 lowerings   */
     MICRO_STEPS_PLAYED = 3    /* more accumulation repeats the last one: the step grows linearly     */
 };
 
@@ -216,7 +217,8 @@ static bool fits_bytes(const search *s, const structure *st, uint64_t device, ui
     return (capacity == 0 || device <= capacity) && (node == 0 || host * (uint64_t)st->job.cluster.gpus_per_node <= node);
 }
 
-static void consider(search *s, int index, int64_t b, int64_t g)
+/* Does it fit? */
+static bool consider(search *s, int index, int64_t b, int64_t g)
 {
     const structure *st = &s->structures[index];
     sf_planner_entry *e = &s->plan->entries[st->entry];
@@ -224,13 +226,14 @@ static void consider(search *s, int index, int64_t b, int64_t g)
 
     e->candidates++;
     if (!sf_form_eval(st->form, b, g, &v) || !fits_bytes(s, st, v.peak_allocated_bytes, v.host_bytes))
-        return;
+        return false;
     e->fitting++;
     double busy = 0;
     for (int k = 0; k < SF_STREAM_COUNT; k++)
         busy = v.stream_s[k] > busy ? v.stream_s[k] : busy;
     SF_PUSH(s->arena, s->candidates, s->n_candidates, s->cap_candidates) =
         (candidate){ .structure = index, .b = b, .g = g, .bytes = v.peak_allocated_bytes, .bound_tokens_per_s = busy > 0 ? (double)v.tokens / busy : 0 };
+    return true;
 }
 
 /* The micro-batches and accumulations that the job leaves open. */
@@ -304,6 +307,52 @@ static void remember_leanest(search *s, sf_planner_entry *e, const sf_job *job, 
     e->outcome.memory.op_of_peak = keep(s->arena, o->memory.op_of_peak);
 }
 
+static bool in_lattice(const lattice *l, int64_t b)
+{
+    return l->per_rank == 0 || l->per_rank % b == 0;
+}
+
+static int64_t accumulation(const lattice *l, int64_t b)
+{
+    return l->per_rank == 0 ? l->g : l->per_rank / b;
+}
+
+static sf_status weigh_form(search *s, structure *st, const lattice *l)
+{
+    source_context c = { &st->job, s };
+    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of };
+    SF_TRY(sf_form_make(&source, l->b_hi, accumulation(l, l->b_lo), s->arena, &st->form));
+    SF_PUSH(s->arena, s->structures, s->n_structures, s->cap_structures) = *st;
+    for (int64_t b = l->b_lo; b <= l->b_hi; b++)
+        if (in_lattice(l, b))
+            consider(s, (int)s->n_structures - 1, b, accumulation(l, b));
+    return SF_SUCCESS;
+}
+
+/* Memory grows with b: after the first that does not fit, the others are decided. */
+static sf_status weigh_points(search *s, structure *st, const lattice *l)
+{
+    source_context c = { &st->job, s };
+    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of };
+    sf_form *form = NULL;
+    bool fits = true, fitted = false;
+
+    SF_PUSH(s->arena, s->structures, s->n_structures, s->cap_structures) = *st;
+    for (int64_t b = l->b_lo; b <= l->b_hi; b++) {
+        if (!in_lattice(l, b))
+            continue;
+        if (fitted && !fits) {
+            s->plan->entries[st->entry].candidates++;
+            continue;
+        }
+        SF_TRY(sf_form_add_point(&source, b, accumulation(l, b), s->arena, &form));
+        s->structures[s->n_structures - 1].form = form;
+        fits = consider(s, (int)s->n_structures - 1, b, accumulation(l, b));
+        fitted = fitted || fits;
+    }
+    return SF_SUCCESS;
+}
+
 static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch)
 {
     sf_planner_entry *e = &s->plan->entries[entry];
@@ -343,14 +392,7 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
         e->fitting++;
         return SF_SUCCESS;
     }
-    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of };
-    int64_t most_g = l.per_rank == 0 ? l.g : l.per_rank / l.b_lo;
-    SF_TRY(sf_form_make(&source, l.b_hi, most_g, s->arena, &st.form));
-    SF_PUSH(s->arena, s->structures, s->n_structures, s->cap_structures) = st;
-    for (int64_t b = l.b_lo; b <= l.b_hi; b++)
-        if (l.per_rank == 0 || l.per_rank % b == 0)
-            consider(s, (int)s->n_structures - 1, b, l.per_rank == 0 ? l.g : l.per_rank / b);
-    return SF_SUCCESS;
+    return lattice_size(&l) <= FEW_POINTS ? weigh_points(s, &st, &l) : weigh_form(s, &st, &l);
 }
 
 /* The values of an axis: the stated one alone, else all, the default first. */
@@ -723,6 +765,14 @@ sf_status sf_planner_make(const sf_planner_ask *ask, sf_arena *arena, sf_planner
     for (size_t i = 0; i < out->n_entries; i++) {
         out->candidates += out->entries[i].candidates;
         out->fitting += out->entries[i].fitting;
+    }
+    bool taken = false;
+    for (size_t i = 0; i < out->n_entries; i++)
+        taken = taken || out->entries[i].has_job;
+    if (!taken && !ask->only_fits) {
+        st = SF_FAIL(SF_EUNSUP, "no strategy can take this job; %s: %s", out->entries[0].variant->title,
+                     out->entries[0].reason == NULL ? "refused" : out->entries[0].reason);
+        goto done;
     }
     if (ask->only_fits)
         goto done;

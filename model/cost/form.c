@@ -428,6 +428,16 @@ sf_status sf_form_make(const sf_form_source *source, int64_t most_b, int64_t mos
     return st;
 }
 
+sf_status sf_form_add_point(const sf_form_source *source, int64_t b, int64_t g, sf_arena *arena, sf_form **form)
+{
+    if (*form == NULL)
+        *form = SF_NEW(arena, sf_form);
+    maker m = { .source = source, .arena = arena, .form = *form };
+    sf_status st = make_pieces(&m, b, b, g, g);
+    sf_arena_free(&m.scratch);
+    return st;
+}
+
 /* ---- evaluation ---- */
 
 static const piece *piece_at(const sf_form *form, int64_t b, int64_t g)

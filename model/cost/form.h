@@ -36,6 +36,9 @@ typedef struct {
 /* Forms for 1 <= b <= most_b, 1 <= g <= most_g. */
 sf_status sf_form_make(const sf_form_source *source, int64_t most_b, int64_t most_g, sf_arena *arena, const sf_form **out);
 
+/* The same for single points, one lowering each: cheaper where few are wanted. `*form` NULL: a new one. */
+sf_status sf_form_add_point(const sf_form_source *source, int64_t b, int64_t g, sf_arena *arena, sf_form **form);
+
 typedef struct {
     uint64_t peak_allocated_bytes, host_bytes, comm_bytes, comm_calls, model_flop, hardware_flop, tokens;
     double stream_s[SF_STREAM_COUNT];

@@ -245,12 +245,31 @@ static void roundings_cut_the_form_into_pieces_and_stay_exact(void **state)
     sf_arena_free(&arena);
 }
 
+static void single_points_are_those_of_the_form(void **state)
+{
+    sf_arena arena = { 0 };
+    const sf_form *form;
+    sf_form *points = NULL;
+    sf_form_source source = { .lower = rounded };
+    sf_form_value a, b;
+    (void)state;
+    assert_int_equal(sf_form_make(&source, 100, 4, &arena, &form).code, SF_OK);
+    for (int64_t at = 1; at <= 100; at += 33) {
+        assert_int_equal(sf_form_add_point(&source, at, 3, &arena, &points).code, SF_OK);
+        assert_true(sf_form_eval(form, at, 3, &a) && sf_form_eval(points, at, 3, &b));
+        assert_true(a.peak_allocated_bytes == b.peak_allocated_bytes && a.tokens == b.tokens);
+        assert_false(sf_form_eval(points, at, 2, &b));
+    }
+    sf_arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ten_thousand_random_jobs_equal_the_accountant),
         cmocka_unit_test(outside_its_range_a_form_says_so),
         cmocka_unit_test(roundings_cut_the_form_into_pieces_and_stay_exact),
+        cmocka_unit_test(single_points_are_those_of_the_form),
     };
     if (getenv("SF_FORM_SEED") != NULL)
         seed = strtoull(getenv("SF_FORM_SEED"), NULL, 10);

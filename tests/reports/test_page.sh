@@ -4,9 +4,9 @@
 # network. Skipped (77) without Chromium or gnuplot.
 set -eu
 draw=$1 program=$2
-browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+browser=$(command -v chromium-headless-shell || command -v chromium || command -v chromium-browser || command -v google-chrome || true)
 if [ -z "$browser" ]; then
-    echo "skipped: no chromium (Debian package chromium)"
+    echo "skipped: no chromium (Debian package chromium-headless-shell)"
     exit 77
 fi
 if ! command -v gnuplot >/dev/null; then

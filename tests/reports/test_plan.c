@@ -207,6 +207,8 @@ static void bad_input_is_named(void **state)
     (void)state;
     assert_int_equal(shardfit(FOUR_40GB "--optimizers adamw,adam9", true), 2);
     assert_non_null(strstr(sf_text_str(&output), "adam9"));
+    assert_int_equal(shardfit("plan --model mixtral-8x7b --framework shardfit --gpu 'H100 SXM5' --gpus 8", true), 2);
+    assert_non_null(strstr(sf_text_str(&output), "mixture of experts"));
     assert_int_equal(shardfit(FOUR_40GB "--tokens 1e9", true), 2);
     assert_int_equal(shardfit(FOUR_40GB "--gpus-to-finish-in 3x --tokens 1e9", true), 2);
     assert_non_null(strstr(sf_text_str(&output), "3x"));
