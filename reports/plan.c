@@ -525,39 +525,61 @@ static void finish_entry(search *s, sf_planner_entry *e, const candidate *c)
         e->dollars_per_gtoken = 1e9 / e->tokens_per_s / 3600 * s->ask->price_per_gpu_hour * sf_job_world_size(&e->job);
 }
 
+typedef struct {
+    const candidate *c;
+    double tokens_per_s;
+    uint64_t bytes;
+} trial;
+
+/* The leanest of those as fast as the fastest within 0.1 %. */
+static const candidate *choose_trial(const trial *tried, int n)
+{
+    const trial *best = NULL;
+    double fastest = 0;
+    for (int i = 0; i < n; i++)
+        fastest = tried[i].tokens_per_s > fastest ? tried[i].tokens_per_s : fastest;
+    for (int i = 0; i < n; i++)
+        if (tried[i].tokens_per_s >= fastest * 0.999 && (best == NULL || tried[i].bytes < best->bytes))
+            best = &tried[i];
+    return best == NULL ? NULL : best->c;
+}
+
+static void keep_point(search *s, int entry, const trial *t)
+{
+    sf_job job = s->structures[t->c->structure].job;
+    job.train.micro_batch = t->c->b;
+    job.train.grad_accum = t->c->g;
+    SF_PUSH(s->arena, s->plan->points, s->plan->n_points, s->plan->cap_points) =
+        (sf_planner_point){ .entry = entry, .device_bytes = t->bytes, .tokens_per_s = t->tokens_per_s, .what = sf_planner_configuration(&job, s->arena) };
+}
+
 static void simulate_entry(search *s, int entry, sf_arena *scratch)
 {
-    sf_planner_entry *e = &s->plan->entries[entry];
-    const candidate *best = NULL;
-    double fastest = -1;
-    int tries = 0;
+    trial tried[TRIES_PER_VARIANT];
+    const candidate *first = NULL;
+    double fastest = 0;
+    int n = 0, misfits = 0;
 
-    for (size_t i = 0; i < s->n_candidates; i++) {
-        const candidate *c = &s->candidates[i];
-        uint64_t bytes = 0;
-        if (s->structures[c->structure].entry != entry)
+    for (size_t i = 0; i < s->n_candidates && n < TRIES_PER_VARIANT && misfits < 4 * TRIES_PER_VARIANT; i++) {
+        trial t = { .c = &s->candidates[i] };
+        if (s->structures[t.c->structure].entry != entry)
             continue;
-        if (best != NULL && (tries >= TRIES_PER_VARIANT || c->bound_tokens_per_s <= fastest))
+        first = first == NULL ? t.c : first;
+        if (n > 0 && t.c->bound_tokens_per_s <= fastest)
             break;
-        double speed = speed_of(s, c, scratch, &bytes);
+        t.tokens_per_s = speed_of(s, t.c, scratch, &t.bytes);
         sf_arena_reset(scratch);
-        tries++;
-        if (speed <= 0 && best != NULL)
+        if (t.tokens_per_s <= 0) {
+            misfits++;
             continue;
-        if (speed > 0) {
-            sf_job job = s->structures[c->structure].job;
-            job.train.micro_batch = c->b;
-            job.train.grad_accum = c->g;
-            SF_PUSH(s->arena, s->plan->points, s->plan->n_points, s->plan->cap_points) =
-                (sf_planner_point){ .entry = entry, .device_bytes = bytes, .tokens_per_s = speed, .what = sf_planner_configuration(&job, s->arena) };
         }
-        if (speed > fastest) {
-            fastest = speed;
-            best = c;
-        }
+        fastest = t.tokens_per_s > fastest ? t.tokens_per_s : fastest;
+        keep_point(s, entry, &t);
+        tried[n++] = t;
     }
+    const candidate *best = n > 0 ? choose_trial(tried, n) : first; /* no speed is known: bytes alone */
     if (best != NULL)
-        finish_entry(s, e, best);
+        finish_entry(s, &s->plan->entries[entry], best);
 }
 
 /* ---- words ---- */
@@ -593,6 +615,18 @@ static const char *largest_parts(const sf_outcome *o, sf_arena *arena)
     }
     return sf_arena_printf(arena, "%s %s, %s %s", sf_category_name((sf_category)first), sf_bytes_text(o->memory.at_peak[first]).text,
                            sf_category_name((sf_category)second), sf_bytes_text(o->memory.at_peak[second]).text);
+}
+
+/* Of those as fast as the fastest within 0.1 %, the simplest wins: the first in the list of variants. */
+static void prefer_simple(sf_planner *p)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < p->n_ranked; i++)
+        if (p->entries[i].tokens_per_s >= p->entries[0].tokens_per_s * 0.999 && p->entries[i].variant < p->entries[best].variant)
+            best = i;
+    sf_planner_entry winner = p->entries[best];
+    memmove(&p->entries[1], &p->entries[0], best * sizeof winner);
+    p->entries[0] = winner;
 }
 
 static void explain_misfit(search *s, sf_planner_entry *e)
@@ -790,6 +824,8 @@ sf_status sf_planner_make(const sf_planner_ask *ask, sf_arena *arena, sf_planner
     for (size_t i = 0; i < out->n_points; i++)
         of[i] = out->entries[out->points[i].entry].variant;
     qsort(out->entries, out->n_entries, sizeof *out->entries, by_speed);
+    if (out->n_ranked > 1)
+        prefer_simple(out);
     for (size_t i = 0; i < out->n_points; i++)
         for (size_t k = 0; k < out->n_entries; k++)
             if (out->entries[k].variant == of[i])

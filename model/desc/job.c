@@ -295,9 +295,11 @@ static sf_status read_gpu(reader *r, const json_t *gpu)
         return sf_gpu_find("host", 0, r->arena, &r->job->cluster.gpu);
     if (gpu == NULL)
         return SF_FAIL(SF_EINVAL, "%s: 'cluster.gpu' is missing: a name such as \"A100 SXM4 80GB\", or \"host\" for this machine", r->place);
-    if (!json_is_string(gpu))
+    if (!json_is_string(gpu) && !json_is_integer(gpu))
         return SF_FAIL(SF_EINVAL, "%s: cluster.gpu is a name", r->place);
-    return sf_status_prefix(sf_gpu_find(json_string_value(gpu), 0, r->arena, &r->job->cluster.gpu), "%s: cluster.gpu", r->place);
+    /* --gpu 4090 looks like a number */
+    const char *name = json_is_string(gpu) ? json_string_value(gpu) : sf_arena_printf(r->arena, "%lld", (long long)json_integer_value(gpu));
+    return sf_status_prefix(sf_gpu_find(name, 0, r->arena, &r->job->cluster.gpu), "%s: cluster.gpu", r->place);
 }
 
 static sf_status check_knobs(const reader *r)

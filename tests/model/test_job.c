@@ -185,6 +185,19 @@ static void a_field_of_a_named_model_can_be_set(void **state)
     sf_arena_free(&arena);
 }
 
+/* As an option it reads like a number. */
+static void a_gpu_may_be_named_by_its_number(void **state)
+{
+    (void)state;
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_override overrides[] = { { "model", "gpt2" }, { "cluster.gpu", "4090" } };
+    assert_int_equal(sf_job_read(NULL, overrides, 2, &arena, &job).code, SF_OK);
+    assert_string_equal(job.cluster.gpu.name, "RTX 4090");
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+}
+
 static void the_framework_is_inferred_where_it_is_not_stated(void **state)
 {
     static const struct { const char *text; int framework; } cases[] = {
@@ -318,6 +331,7 @@ int main(void)
         cmocka_unit_test(impossible_jobs_name_the_field_and_the_remedy),
         cmocka_unit_test(a_job_prints_and_reads_back_to_itself),
         cmocka_unit_test(a_field_of_a_named_model_can_be_set),
+        cmocka_unit_test(a_gpu_may_be_named_by_its_number),
         cmocka_unit_test(the_framework_is_inferred_where_it_is_not_stated),
         cmocka_unit_test(knobs_have_the_frameworks_defaults),
         cmocka_unit_test(precisions_are_what_their_framework_makes_of_them),
