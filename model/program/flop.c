@@ -3,6 +3,8 @@
 /* Forward ops inside backward are recomputation. */
 static bool is_recompute(const sf_op *op)
 {
+    if (sf_op_kind_of(op->type) == SF_KIND_FRAME)
+        return (op->kind & SF_FRAME_RECOMPUTE) != 0;
     return op->phase == SF_PHASE_BACKWARD && (op->type == SF_OP_LINEAR_FWD || op->type == SF_OP_ATTN_FWD);
 }
 
@@ -11,7 +13,7 @@ uint64_t sf_op_useful_flop(const sf_op *op)
     if (is_recompute(op))
         return 0;
     /* a fused attention's backward has 5 products, of which one builds the scores again */
-    return op->type == SF_OP_ATTN_BWD ? op->flop / 5 * 4 : op->flop;
+    return op->type == SF_OP_ATTN_BWD || op->type == SF_OP_F_SDPA_BWD ? op->flop / 5 * 4 : op->flop;
 }
 
 /* The values that a loop's variable takes; outside any loop it is 0, once. */

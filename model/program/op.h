@@ -70,6 +70,9 @@
 typedef enum { SF_OPS(SF_AS_ENUM) SF_OP_COUNT } sf_op_type;
 #undef SF_AS_ENUM
 
+/* `kind` of FRAME ops: bits. */
+enum { SF_FRAME_RECOMPUTE = 1, SF_FRAME_TF32 = 2, SF_FRAME_FP8 = 4 };
+
 #define SF_OP_KINDS(X)                                                                             \
     X(MEM, "mem") X(SYNC, "sync") X(GEMM, "gemm") X(ATTN, "attention") X(MEMORY, "memory")         \
     X(OPTIM, "optimizer") X(COMM, "comm") X(COPY, "copy") X(FRAME, "framework")

@@ -13,6 +13,8 @@
     X(SHARDFIT, "fsdp", sf_lower_fsdp, "blocks sharded; gathered before use, gradients scattered") \
     X(SHARDFIT, "zero1", sf_lower_zero1, "optimizer state sharded")                                \
     X(SHARDFIT, "zero2", sf_lower_zero2, "optimizer state and gradients sharded")                  \
-    X(SHARDFIT, "zero3", sf_lower_zero3, "optimizer state, gradients and parameters sharded")
+    X(SHARDFIT, "zero3", sf_lower_zero3, "optimizer state, gradients and parameters sharded")       \
+    X(PYTORCH, "single", sf_lower_torch_single, "one device")                                      \
+    X(PYTORCH, "ddp", sf_lower_torch_ddp, "DistributedDataParallel")
 
 #endif

@@ -4,6 +4,7 @@
 #include "model/program/flop.h"
 #include "model/strategy/list.h"
 #include "model/strategy/native.h"
+#include "model/strategy/torch.h"
 
 typedef struct {
     sf_framework framework;
