@@ -131,6 +131,21 @@ static sf_dtype dtype_of(const sf_class *cls, const sf_issue *issue)
     return issue->op->n_args > 0 && issue->at[0].buffer >= 0 ? cls->buffers[issue->at[0].buffer].dtype : SF_BF16;
 }
 
+/* Kernels of a framework. */
+static double frame_time_s(const sf_gpu *gpu, const sf_class *cls, const sf_issue *issue)
+{
+    const sf_op *op = issue->op;
+    const sf_dims *d = &op->dims;
+    bool tf32 = (op->kind & SF_FRAME_TF32) != 0;
+    sf_dtype dtype = dtype_of(cls, issue);
+
+    if (op->type == SF_OP_F_GEMM)
+        return sf_gpu_gemm_time_s(gpu, op->kind & SF_FRAME_FP8 ? SF_F8 : dtype, tf32, (double)d->m, (double)d->n, (double)d->k, (double)d->batch);
+    if (op->type == SF_OP_F_SDPA_FWD || op->type == SF_OP_F_SDPA_BWD)
+        return sf_gpu_attention_time_s(gpu, dtype, (double)op->flop, (double)op->bytes, d->head_dim, d->seq, op->type == SF_OP_F_SDPA_BWD);
+    return sf_gpu_memory_time_s(gpu, (double)op->bytes, op->launches > 0 ? op->launches : 1);
+}
+
 double sf_gpu_op_time_s(const sf_gpu *gpu, double pcie_Bps, const sf_class *cls, const sf_issue *issue)
 {
     const sf_op *op = issue->op;
@@ -143,6 +158,8 @@ double sf_gpu_op_time_s(const sf_gpu *gpu, double pcie_Bps, const sf_class *cls,
         return sf_gpu_attention_time_s(gpu, dtype_of(cls, issue), (double)op->flop, bytes, op->dims.head_dim, op->dims.seq, op->type == SF_OP_ATTN_BWD);
     case SF_KIND_COPY:
         return op->type == SF_OP_LOAD_BATCH ? kernel_gap_s : bytes / pcie_Bps + kernel_gap_s;
+    case SF_KIND_FRAME:
+        return frame_time_s(gpu, cls, issue);
     case SF_KIND_MEMORY:
     case SF_KIND_OPTIM:
         return sf_gpu_memory_time_s(gpu, bytes, op->launches > 0 ? op->launches : 1);
