@@ -196,13 +196,18 @@ static void cast_head(sf_torch *t, pieces *p, sf_tt *y)
 
 enum { LOSS_CHUNKS = 8 }; /* torchtune's CEWithChunkedOutputLoss: num_output_chunks */
 
-/* Rows of a chunk of Liger's fused linear cross-entropy (liger_kernel/ops/fused_linear_cross_entropy.py). */
-static int64_t fused_chunk(int64_t rows, int64_t vocab, int64_t hidden)
+/* Chunks of Liger's fused linear cross-entropy (liger_kernel/ops/fused_linear_cross_entropy.py): as many as the vocabulary is
+ * wider than the model, so that a chunk's logits are as large as its input; each is taken along the sequence here, where
+ * Liger rounds the rows of a chunk up to a power of two. */
+static int64_t fused_chunks(const sf_torch *t)
 {
-    int64_t factor = (vocab + hidden - 1) / hidden, want = (rows + factor - 1) / factor, chunk = 1;
-    while (chunk < want)
-        chunk *= 2;
-    return chunk < rows ? chunk : rows;
+    int64_t n = (t->model->vocab + t->model->hidden - 1) / t->model->hidden;
+    return n < t->seq ? n : t->seq;
+}
+
+static int64_t chunk_rows(const sf_torch *t, int64_t chunks)
+{
+    return t->batch * ((t->seq + chunks - 1) / chunks);
 }
 
 static void head_forward(sf_torch *t, pieces *p, sf_tt y)
@@ -214,12 +219,11 @@ static void head_forward(sf_torch *t, pieces *p, sf_tt y)
     cast_head(t, p, &y);
     p->head_in = y;
     if (t->job->train.loss == SF_LOSS_FUSED) {
-        int64_t chunk = fused_chunk(t->rows, m->vocab, m->hidden), chunks = (t->rows + chunk - 1) / chunk;
+        int64_t chunks = fused_chunks(t), rows = chunk_rows(t, chunks);
         int table = m->tied ? table_param(t) : sf_torch_param_of(t, head_unit(t), SF_ROLE_HEAD_W);
         p->fused_dx = sf_torch_take(t, "loss.dinput", SF_CAT_ACTIVATIONS, t->compute, u(t->rows) * u(m->hidden));
         p->tied_grad = t->hooks->grad_take(t, table);
         for (int64_t i = 0; i < chunks; i++) {
-            int64_t rows = i + 1 < chunks ? chunk : t->rows - i * chunk;
             sf_tt logits = sf_torch_take(t, "logits", SF_CAT_LOGITS, t->compute, u(rows) * u(m->vocab));
             sf_torch_gemm(t, "head", logits, t->compute, rows, m->vocab, m->hidden, 1);
             sf_torch_kernel(t, "loss.fused", logits, 3 * u(rows) * u(m->vocab) * sf_dtype_bytes(t->compute), 1);
@@ -236,7 +240,7 @@ static void head_forward(sf_torch *t, pieces *p, sf_tt y)
     }
     if (t->job->train.loss == SF_LOSS_CHUNKED) {
         p->log_probs = sf_torch_take(t, "loss.log_probs", SF_CAT_LOGITS, SF_F32, n);
-        sf_tt wide = sf_torch_take(t, "loss.chunk32", SF_CAT_LOGITS, SF_F32, (n + LOSS_CHUNKS - 1) / LOSS_CHUNKS);
+        sf_tt wide = sf_torch_take(t, "loss.chunk32", SF_CAT_LOGITS, SF_F32, u(chunk_rows(t, LOSS_CHUNKS)) * u(m->vocab));
         sf_torch_kernel(t, "loss.chunks", p->log_probs, half + 12 * n, 3 * LOSS_CHUNKS);
         sf_torch_give(t, wide);
         sf_torch_give(t, p->logits);
@@ -267,7 +271,7 @@ static sf_tt loss_backward(sf_torch *t, pieces *p)
         return d;
     }
     bool chunked = t->job->train.loss == SF_LOSS_CHUNKED;
-    uint64_t part = chunked ? (n + LOSS_CHUNKS - 1) / LOSS_CHUNKS : n;
+    uint64_t part = chunked ? u(chunk_rows(t, LOSS_CHUNKS)) * u(t->model->vocab) : n;
     sf_tt whole = chunked ? sf_torch_take(t, "loss.dlogits", SF_CAT_LOGITS, t->compute, n) : sf_torch_none();
     sf_tt nll = sf_torch_take(t, "loss.dnll", SF_CAT_LOGITS, SF_F32, part);
     sf_torch_kernel(t, "loss.nll.backward", nll, 4 * n, 2);
