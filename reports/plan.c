@@ -257,11 +257,27 @@ static lattice lattice_of(const search *s, const sf_job *job)
     return l;
 }
 
+/* What divides a rank's share; where nothing limits it, 1 .. 8, then four to each doubling. */
+static bool in_lattice(const lattice *l, int64_t b)
+{
+    int64_t step = 1;
+    if (l->per_rank > 0)
+        return l->per_rank % b == 0;
+    while (b > 8 * step)
+        step *= 2;
+    return b % step == 0 || l->b_lo == l->b_hi;
+}
+
+static int64_t accumulation(const lattice *l, int64_t b)
+{
+    return l->per_rank == 0 ? l->g : l->per_rank / b;
+}
+
 static size_t lattice_size(const lattice *l)
 {
     size_t n = 0;
     for (int64_t b = l->b_lo; b <= l->b_hi; b++)
-        n += l->per_rank == 0 || l->per_rank % b == 0;
+        n += in_lattice(l, b);
     return n;
 }
 
@@ -307,20 +323,10 @@ static void remember_leanest(search *s, sf_planner_entry *e, const sf_job *job, 
     e->outcome.memory.op_of_peak = keep(s->arena, o->memory.op_of_peak);
 }
 
-static bool in_lattice(const lattice *l, int64_t b)
-{
-    return l->per_rank == 0 || l->per_rank % b == 0;
-}
-
-static int64_t accumulation(const lattice *l, int64_t b)
-{
-    return l->per_rank == 0 ? l->g : l->per_rank / b;
-}
-
 static sf_status weigh_form(search *s, structure *st, const lattice *l)
 {
     source_context c = { &st->job, s };
-    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of };
+    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of, .only_linear = true };
     SF_TRY(sf_form_make(&source, l->b_hi, accumulation(l, l->b_lo), s->arena, &st->form));
     SF_PUSH(s->arena, s->structures, s->n_structures, s->cap_structures) = *st;
     for (int64_t b = l->b_lo; b <= l->b_hi; b++)
@@ -392,7 +398,12 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
         e->fitting++;
         return SF_SUCCESS;
     }
-    return lattice_size(&l) <= FEW_POINTS ? weigh_points(s, &st, &l) : weigh_form(s, &st, &l);
+    if (lattice_size(&l) > FEW_POINTS) {
+        sf_status st_form = weigh_form(s, &st, &l);
+        if (st_form.code != SF_EUNSUP)
+            return st_form;
+    }
+    return weigh_points(s, &st, &l);
 }
 
 /* The values of an axis: the stated one alone, else all, the default first. */

@@ -50,20 +50,22 @@ void *sf_arena_alloc(sf_arena *arena, size_t bytes)
 
 void sf_arena_reset(sf_arena *arena)
 {
-    sf_arena_chunk *largest = arena->head;
-    for (sf_arena_chunk *c = arena->head; c != NULL; c = c->next)
-        largest = c->capacity > largest->capacity ? c : largest;
-    for (sf_arena_chunk *c = arena->head, *next; c != NULL; c = next) {
-        next = c->next;
-        if (c != largest)
-            free(c);
-    }
-    arena->head = largest;
+    size_t capacity = 0;
     arena->used_bytes = 0;
-    if (largest != NULL) {
-        largest->next = NULL;
-        largest->used = 0;
+    if (arena->head == NULL)
+        return;
+    if (arena->head->next == NULL) {
+        arena->head->used = 0;
+        return;
     }
+    for (const sf_arena_chunk *c = arena->head; c != NULL; c = c->next)
+        capacity += c->capacity;
+    sf_arena_free(arena);
+    sf_arena_chunk *whole = malloc(sizeof *whole + capacity);
+    if (whole == NULL)
+        return; /* nothing is kept */
+    *whole = (sf_arena_chunk){ .capacity = capacity };
+    arena->head = whole;
 }
 
 void sf_arena_free(sf_arena *arena)

@@ -21,7 +21,7 @@ typedef struct {
 /* 16-byte aligned, zeroed; a size of 0 gives a valid unique pointer. */
 void *sf_arena_alloc(sf_arena *arena, size_t bytes);
 void sf_arena_free(sf_arena *arena);
-/* Forgets what was handed out but keeps the largest chunk for what comes next: for a scratch arena in a loop. */
+/* Forgets what was handed out but keeps its memory, as one chunk, for what comes next: for a scratch arena in a loop. */
 void sf_arena_reset(sf_arena *arena);
 
 #define SF_NEW(arena, type) ((type *)sf_arena_alloc((arena), sizeof(type)))

@@ -6,7 +6,7 @@
 #include "model/cost/envelope.h"
 #include "model/program/flop.h"
 
-enum { MOST_SAMPLES = 4, MOST_COMM = 24 };
+enum { MOST_SAMPLES = 8, MOST_COMM = 24 };
 
 /* c + b_ * (b - b0) + g_ * (g - g0) + bg * (b - b0) (g - g0) */
 typedef struct {
@@ -144,30 +144,49 @@ static bool is_linear(const sf_class *at0, const sf_class *at, const growth *g, 
     return true;
 }
 
-/* Lowers at the first `n` of the samples; *linear: they are one program with linear sizes. */
-static sf_status lower_row(const maker *m, const int64_t *sample, int n, int64_t g, sf_arena *scratch, point_row *out, bool *linear)
+static sf_status lower_row(const maker *m, const int64_t *sample, int n, int64_t g, sf_arena *scratch, point_row *out)
 {
-    *linear = true;
     for (int i = 0; i < n; i++) {
         SF_TRY(m->source->lower(m->source->ctx, sample[i], g, scratch, &out->program[i]));
         m->form->lowerings++;
     }
-    const sf_program *first = out->program[0];
-    for (int i = 1; i < n; i++) {
-        *linear = *linear && out->program[i]->n_classes == first->n_classes;
-        for (int c = 0; *linear && c < first->n_classes; c++)
-            *linear = same_text(&first->classes[c], &out->program[i]->classes[c]);
-    }
-    out->of = SF_NEW_ARRAY(scratch, growth, first->n_classes);
-    for (int c = 0; *linear && c < first->n_classes; c++)
-        grow_class(&first->classes[c], n > 1 ? &out->program[1]->classes[c] : &first->classes[c], n > 1 ? sample[1] - sample[0] : 0, scratch, &out->of[c]);
-    out->tokens = n > 1 ? (int64_t)(out->program[1]->tokens_per_step - first->tokens_per_step) / (sample[1] - sample[0]) : 0;
-    for (int i = 1; *linear && i < n; i++) {
-        *linear = on_line(out->program[i]->tokens_per_step, first->tokens_per_step, out->tokens, sample[i] - sample[0]);
-        for (int c = 0; *linear && c < first->n_classes; c++)
-            *linear = is_linear(&first->classes[c], &out->program[i]->classes[c], &out->of[c], sample[i] - sample[0]);
-    }
     return SF_SUCCESS;
+}
+
+/* How many of the n programs from number `lo` on are one program with linear sizes; also its growth. */
+static int linear_run(const int64_t *sample, int lo, int n, sf_arena *scratch, point_row *row)
+{
+    const sf_program *first = row->program[lo];
+    int64_t dx = n > 1 ? sample[lo + 1] - sample[lo] : 0;
+    const sf_program *second = row->program[lo + (n > 1)];
+    int run = 1;
+
+    for (int k = 1; k < n; k++, run++) {
+        const sf_program *p = row->program[lo + k];
+        bool same = p->n_classes == first->n_classes;
+        for (int c = 0; same && c < first->n_classes; c++)
+            same = same_text(&first->classes[c], &p->classes[c]);
+        if (!same)
+            break;
+        if (k == 1) {
+            row->of = SF_NEW_ARRAY(scratch, growth, first->n_classes);
+            for (int c = 0; c < first->n_classes; c++)
+                grow_class(&first->classes[c], &second->classes[c], dx, scratch, &row->of[c]);
+            row->tokens = (int64_t)(second->tokens_per_step - first->tokens_per_step) / dx;
+        }
+        same = on_line(p->tokens_per_step, first->tokens_per_step, row->tokens, sample[lo + k] - sample[lo]);
+        for (int c = 0; same && c < first->n_classes; c++)
+            same = is_linear(&first->classes[c], &p->classes[c], &row->of[c], sample[lo + k] - sample[lo]);
+        if (!same)
+            break;
+    }
+    if (run > 1)
+        return run;
+    row->of = SF_NEW_ARRAY(scratch, growth, first->n_classes);
+    for (int c = 0; c < first->n_classes; c++)
+        grow_class(&first->classes[c], &first->classes[c], 0, scratch, &row->of[c]);
+    row->tokens = 0;
+    return 1;
 }
 
 /* ---- sums over a class ---- */
@@ -331,89 +350,149 @@ static void keep(class_form *f, sf_arena *arena)
     f->memory.times = NULL;
 }
 
-/* b0, b1 and two in between: the neighbour of b0, which gives the slope, and the middle. */
-static int choose_samples(int64_t b0, int64_t b1, int64_t *sample)
-{
-    int64_t wanted[MOST_SAMPLES] = { b0, b0 + 1, b0 + (b1 - b0) / 2, b1 };
-    int n = 0;
-    for (int i = 0; i < MOST_SAMPLES; i++)
-        if (wanted[i] <= b1 && (n == 0 || wanted[i] > sample[n - 1]))
-            sample[n++] = wanted[i];
-    return n;
-}
-
-typedef enum { CUT_NONE, CUT_B, CUT_G } cut;
-
 enum { ROWS = 3 }; /* g0, its neighbour, g1 */
 
-static sf_status try_piece(maker *m, piece *p, sf_arena *scratch, cut *out)
-{
-    const int64_t gs[ROWS] = { p->g0, p->g0 + 1 < p->g1 ? p->g0 + 1 : p->g1, p->g1 };
-    int rows = p->g1 == p->g0 ? 1 : p->g1 == p->g0 + 1 ? 2 : 3;
+typedef struct {
+    int64_t g[ROWS];
+    int n;
+    int samples[ROWS];
     point_row row[ROWS];
-    class_sum *sums[ROWS];
-    int64_t dg = p->g1 - p->g0;
+} row_set;
 
-    *out = CUT_B;
-    p->n_samples = choose_samples(p->b0, p->b1, p->sample);
-    for (int r = 0; r < rows; r++) {
-        bool linear;
-        /* the row beside g0 checks linearity in g: two points give its lines */
-        int n = r == 1 && rows == 3 && p->n_samples > 2 ? 2 : p->n_samples;
-        SF_TRY(lower_row(m, p->sample, n, gs[r == 1 && rows == 2 ? 2 : r], scratch, &row[r], &linear));
-        if (!linear)
-            return SF_SUCCESS;
+/* `thin`: the row between only checks linearity along g, for which two points give its lines. */
+static sf_status lower_rows(maker *m, const int64_t *sample, int n, int64_t g0, int64_t g1, bool thin, row_set *out)
+{
+    out->n = 0;
+    out->g[out->n++] = g0;
+    if (g0 + 1 < g1)
+        out->g[out->n++] = g0 + 1;
+    if (g1 > g0)
+        out->g[out->n++] = g1;
+    for (int r = 0; r < out->n; r++) {
+        out->samples[r] = thin && r == 1 && out->n == ROWS && n > 2 ? 2 : n;
+        SF_TRY(lower_row(m, sample, out->samples[r], out->g[r], &m->scratch, &out->row[r]));
     }
-    *out = CUT_G;
-    p->n_classes = row[0].program[0]->n_classes;
-    for (int r = 0; r < rows; r++) {
-        if (row[r].program[0]->n_classes != p->n_classes)
+    return SF_SUCCESS;
+}
+
+/* The samples lo .. lo + n - 1 of the rows as one piece; *good false: they are not linear in g. */
+static sf_status build_piece(maker *m, const row_set *rows, const int64_t *sample, int lo, int n, bool *good)
+{
+    piece p = { .b0 = sample[lo], .b1 = sample[lo + n - 1], .g0 = rows->g[0], .g1 = rows->g[rows->n - 1], .n_samples = n };
+    int64_t dg = p.g1 - p.g0;
+    class_sum *sums[ROWS];
+    sf_line tokens[ROWS];
+    int last = rows->n - 1;
+
+    *good = false;
+    memcpy(p.sample, &sample[lo], (size_t)n * sizeof *sample);
+    p.n_classes = rows->row[0].program[lo]->n_classes;
+    for (int r = 0; r < rows->n; r++) {
+        const sf_program *first = rows->row[r].program[lo];
+        if (first->n_classes != p.n_classes)
             return SF_SUCCESS;
-        sums[r] = SF_NEW_ARRAY(scratch, class_sum, p->n_classes);
-        for (int c = 0; c < p->n_classes; c++)
-            if (!sum_class(&row[r].program[0]->classes[c], &row[r].of[c], p->b1 - p->b0, scratch, &sums[r][c]))
+        tokens[r] = (sf_line){ (int64_t)first->tokens_per_step, rows->row[r].tokens };
+        sums[r] = SF_NEW_ARRAY(&m->scratch, class_sum, p.n_classes);
+        for (int c = 0; c < p.n_classes; c++)
+            if (!sum_class(&first->classes[c], &rows->row[r].of[c], p.b1 - p.b0, &m->scratch, &sums[r][c]))
                 return SF_FAIL(SF_EUNSUP, "a program with more than %d kinds of collectives has no closed form", MOST_COMM);
     }
-    p->classes = SF_NEW_ARRAY(m->arena, class_form, p->n_classes);
-    sf_line tokens[ROWS];
-    for (int r = 0; r < rows; r++)
-        tokens[r] = (sf_line){ (int64_t)row[r].program[0]->tokens_per_step, row[r].tokens };
-    p->tokens = between(&tokens[0], &tokens[rows - 1], dg);
-    for (int c = 0; c < p->n_classes; c++) {
-        class_form *f = &p->classes[c];
-        join_class(&sums[0][c], &sums[rows - 1][c], dg, f);
-        for (int r = 0; r < rows; r++) {
-            int64_t at = gs[r == 1 && rows == 2 ? 2 : r] - p->g0;
-            if (!same_memory(&sums[0][c], &sums[r][c]) || !class_matches(f, &sums[r][c], at) || !matches(&p->tokens, &tokens[r], at))
+    p.classes = SF_NEW_ARRAY(m->arena, class_form, p.n_classes);
+    p.tokens = between(&tokens[0], &tokens[last], dg);
+    for (int c = 0; c < p.n_classes; c++) {
+        class_form *f = &p.classes[c];
+        join_class(&sums[0][c], &sums[last][c], dg, f);
+        for (int r = 0; r < rows->n; r++)
+            if (!same_memory(&sums[0][c], &sums[r][c]) || !class_matches(f, &sums[r][c], rows->g[r] - p.g0) ||
+                !matches(&p.tokens, &tokens[r], rows->g[r] - p.g0))
                 return SF_SUCCESS;
-        }
         for (int end = 0; end < 2; end++)
-            for (int s = 0; s < p->n_samples; s++)
-                busy_streams(m, &row[end == 0 ? 0 : rows - 1].program[s]->classes[c], sums[end == 0 ? 0 : rows - 1][c].memory.times, f->stream_s[end][s]);
+            for (int i = 0; i < n; i++) {
+                int r = end == 0 ? 0 : last;
+                busy_streams(m, &rows->row[r].program[lo + i]->classes[c], sums[r][c].memory.times, f->stream_s[end][i]);
+            }
         keep(f, m->arena);
     }
-    m->form->world_size = row[0].program[0]->world_size;
-    *out = CUT_NONE;
+    m->form->world_size = rows->row[0].program[lo]->world_size;
+    SF_PUSH(m->arena, m->form->pieces, m->form->n_pieces, m->form->cap_pieces) = p;
+    *good = true;
     return SF_SUCCESS;
+}
+
+/* Every b of b0 .. b1 (at most MOST_SAMPLES) is lowered; linear stretches become pieces. */
+static sf_status make_dense(maker *m, int64_t b0, int64_t b1, int64_t g0, int64_t g1)
+{
+    size_t before = m->form->n_pieces;
+    int64_t sample[MOST_SAMPLES] = { 0 };
+    int n = (int)(b1 - b0) + 1;
+    row_set rows;
+    bool good = true;
+
+    for (int i = 0; i < n; i++)
+        sample[i] = b0 + i;
+    SF_TRY(lower_rows(m, sample, n, g0, g1, false, &rows));
+    for (int lo = 0, run = 0; lo < n && good; lo += run) {
+        run = n - lo;
+        for (int r = 0; r < rows.n; r++) {
+            int of_row = linear_run(sample, lo, run, &m->scratch, &rows.row[r]);
+            run = of_row < run ? of_row : run;
+        }
+        for (int r = 0; r < rows.n; r++) /* a shorter run may have another growth: a run of one has none */
+            linear_run(sample, lo, run, &m->scratch, &rows.row[r]);
+        SF_TRY(build_piece(m, &rows, sample, lo, run, &good));
+    }
+    sf_arena_reset(&m->scratch);
+    if (good)
+        return SF_SUCCESS;
+    m->form->n_pieces = before;
+    if (g1 == g0)
+        return SF_FAIL(SF_EINVAL, "a program differs between two lowerings of one job");
+    SF_TRY(make_dense(m, b0, b1, g0, g0)); /* the first few micro-steps are what differs */
+    return make_dense(m, b0, b1, g0 + 1, g1);
+}
+
+/* The ends, the neighbour of b0, the middle, and others that lie unevenly between them. */
+static int choose_samples(int64_t b0, int64_t b1, int64_t *sample)
+{
+    static const double share[MOST_SAMPLES - 2] = { 0.07, 0.19, 0.31, 0.5, 0.73, 0.9 };
+    int n = 0;
+    sample[n++] = b0;
+    sample[n++] = b0 + 1;
+    for (int i = 0; i < MOST_SAMPLES - 3; i++) {
+        int64_t b = b0 + (int64_t)(share[i] * (double)(b1 - b0));
+        if (b > sample[n - 1] && b < b1)
+            sample[n++] = b;
+    }
+    sample[n++] = b1;
+    return n;
 }
 
 static sf_status make_pieces(maker *m, int64_t b0, int64_t b1, int64_t g0, int64_t g1)
 {
-    piece p = { .b0 = b0, .b1 = b1, .g0 = g0, .g1 = g1 };
-    cut where;
+    int64_t sample[MOST_SAMPLES];
+    row_set rows;
+    bool good = true;
 
-    SF_TRY(try_piece(m, &p, &m->scratch, &where));
+    if (b1 - b0 < MOST_SAMPLES)
+        return make_dense(m, b0, b1, g0, g1);
+    int n = choose_samples(b0, b1, sample);
+    SF_TRY(lower_rows(m, sample, n, g0, g1, true, &rows));
+    for (int r = 0; r < rows.n && good; r++)
+        good = linear_run(sample, 0, rows.samples[r], &m->scratch, &rows.row[r]) == rows.samples[r];
+    bool linear = good;
+    if (linear)
+        SF_TRY(build_piece(m, &rows, sample, 0, n, &good));
     sf_arena_reset(&m->scratch);
-    if (where == CUT_B && b1 > b0) {
-        int64_t middle = b0 + (b1 - b0) / 2;
-        SF_TRY(make_pieces(m, b0, middle, g0, g1));
-        return make_pieces(m, middle + 1, b1, g0, g1);
-    }
-    if (where == CUT_G && g1 > g0) { /* the first few micro-steps are what differs */
+    if (good)
+        return SF_SUCCESS;
+    if (linear && g1 > g0) {
         SF_TRY(make_pieces(m, b0, b1, g0, g0));
         return make_pieces(m, b0, b1, g0 + 1, g1);
     }
-    SF_PUSH(m->arena, m->form->pieces, m->form->n_pieces, m->form->cap_pieces) = p;
+    if (m->source->only_linear)
+        return SF_FAIL(SF_EUNSUP, "sizes are not linear in the micro-batch");
+    for (int64_t b = b0; b <= b1; b += MOST_SAMPLES)
+        SF_TRY(make_dense(m, b, b + MOST_SAMPLES - 1 < b1 ? b + MOST_SAMPLES - 1 : b1, g0, g1));
     return SF_SUCCESS;
 }
 

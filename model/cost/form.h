@@ -6,9 +6,10 @@
  * on g, and calls, bytes and FLOPs are linear in b and in g:
  *   peak memory   the highest of a few lines in b (envelope.h)
  *   a count       c00 + c10 b + c01 g + c11 b g
- * Nothing is assumed: a piece is lowered at its corners, beside them and in its middle; where the program's
- * text differs or a size is off its line, the piece is cut in two, down to single points. So a rounding, a
- * threshold or a last short chunk makes more pieces, never an error.
+ * A range of b is lowered at eight points: its ends, beside the first, and unevenly between. Where the
+ * program's text differs or a size is off its line (a rounding, a threshold, a chunk of a power of two),
+ * every b of the range is lowered, and the linear stretches become pieces: more pieces, never an error.
+ * Along g it is lowered at the first, its neighbour and the last, and cut likewise.
  *
  * Times   are for pruning a search only: busy seconds of each stream, interpolated between the lowered
  *         points. The longest stream bounds the step from below.
@@ -31,6 +32,8 @@ typedef struct {
     sf_status (*lower)(void *ctx, int64_t b, int64_t g, sf_arena *scratch, const sf_program **out);
     /* Seconds of one op alone; NULL: times stay 0. */
     double (*seconds)(void *ctx, const sf_class *cls, const sf_issue *issue);
+    /* Rather than lower every b of a long range that is not linear, give up: SF_EUNSUP. */
+    bool only_linear;
 } sf_form_source;
 
 /* Forms for 1 <= b <= most_b, 1 <= g <= most_g. */

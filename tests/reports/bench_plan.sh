@@ -4,7 +4,7 @@
 set -eu
 program=$1
 for framework in "" "--framework shardfit"; do
-    OPENBLAS_NUM_THREADS=1 "$program" plan --model llama-3-70b --gpu "H100 SXM5" --gpus 8 --nodes 8 --seq-len 8192 --grad-accum 4 $framework --json >out.$$ || true
+    OPENBLAS_NUM_THREADS=1 "$program" plan --model llama-3-70b --gpu "H100 SXM5" --gpus 8 --nodes 8 --seq-len 8192 --grad-accum 4 --optimizers adamw,adamw-fused $framework --json >out.$$ || true
     echo "plan $framework: $(grep -E '"(candidates|fitting|structures|simulated|seconds)"' out.$$ | head -5 | tr -d '\n ')"
 done
 awk -F'[:,]' '/^  "candidates"/ { c = $2 } /^  "seconds"/ { s = $2 } END { exit !(c >= 20000 && s < 2) }' out.$$ && code=0 || code=1
