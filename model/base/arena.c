@@ -19,7 +19,8 @@ static _Noreturn void out_of_memory(size_t bytes)
     abort();
 }
 
-void *sf_arena_alloc(sf_arena *arena, size_t bytes)
+/* Not zeroed. */
+static void *take(sf_arena *arena, size_t bytes)
 {
     size_t rounded = (bytes + 15) & ~(size_t)15;
     if (rounded < bytes)
@@ -44,8 +45,12 @@ void *sf_arena_alloc(sf_arena *arena, size_t bytes)
     void *p = c->data + c->used;
     c->used += rounded;
     arena->used_bytes += rounded;
-    memset(p, 0, rounded);
     return p;
+}
+
+void *sf_arena_alloc(sf_arena *arena, size_t bytes)
+{
+    return memset(take(arena, bytes), 0, bytes == 0 ? 1 : bytes);
 }
 
 void sf_arena_reset(sf_arena *arena)
@@ -110,9 +115,10 @@ void *sf_arena_grow(sf_arena *arena, void *items, size_t count, size_t *cap, siz
     if (count < *cap)
         return items;
     size_t bigger = *cap == 0 ? 8 : *cap * 2;
-    void *fresh = sf_arena_alloc(arena, bigger * item_bytes);
+    unsigned char *fresh = take(arena, bigger * item_bytes);
     if (count > 0)
         memcpy(fresh, items, count * item_bytes);
+    memset(fresh + count * item_bytes, 0, (bigger - count) * item_bytes);
     *cap = bigger;
     return fresh;
 }
