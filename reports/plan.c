@@ -359,7 +359,26 @@ static sf_status weigh_points(search *s, structure *st, const lattice *l)
     return SF_SUCCESS;
 }
 
-static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch)
+/* Parameters, master and moments that a rank of the fullest class holds through the whole step: no kernel and no
+ * recomputation changes them. */
+static uint64_t state_bytes(const sf_program *p)
+{
+    uint64_t most = 0;
+    for (int c = 0; c < p->n_classes; c++) {
+        uint64_t sum = 0;
+        for (size_t i = 0; i < p->classes[c].n_buffers; i++) {
+            const sf_buffer *b = &p->classes[c].buffers[i];
+            bool state = b->category == SF_CAT_PARAMETERS || b->category == SF_CAT_OPTIMIZER || b->category == SF_CAT_MASTER;
+            if (state && b->persistent && b->space == SF_SPACE_DEVICE)
+                sum += sf_buffer_bytes(b) * (uint64_t)b->count;
+        }
+        most = sum > most ? sum : most;
+    }
+    return most;
+}
+
+/* *states: state_bytes of the structure's program. */
+static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch, uint64_t *states)
 {
     sf_planner_entry *e = &s->plan->entries[entry];
     source_context c = { job, s };
@@ -372,6 +391,7 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
     if (l.per_rank > 0 && (l.b_lo > l.per_rank || l.per_rank % l.b_lo != 0))
         return SF_FAIL(SF_EINVAL, "micro-batch %lld does not divide the %lld sequences that a rank gets in a step", (long long)l.b_lo, (long long)l.per_rank);
     SF_TRY(lower_at(&c, l.b_lo, first_g > 1 ? 2 : 1, scratch, &program));
+    *states = state_bytes(program);
     st.text = hash_of(program);
     s->plan->structures++;
     if (known(s, entry, st.text)) {
@@ -421,6 +441,31 @@ static int values_of(const sf_job *base, const char *path, int64_t stated, int64
     return n;
 }
 
+static void make_lean(const sf_job *base, sf_job *job)
+{
+    if (!sf_job_stated(base, "train.recompute"))
+        job->train.recompute = SF_RECOMPUTE_FULL;
+    if (!sf_job_stated(base, "train.attention"))
+        job->train.attention = SF_ATTENTION_FLASH;
+    if (!sf_job_stated(base, "train.loss"))
+        job->train.loss = SF_LOSS_FUSED;
+}
+
+/* Candidates that are decided without lowering them whole: one layer tells whether the strategy takes them. */
+static void count_undone(search *s, int entry, const sf_job *job, sf_arena *scratch)
+{
+    sf_job thin = *job;
+    source_context c = { &thin, s };
+    lattice l = lattice_of(s, job);
+    const sf_program *program;
+    thin.model.n_layers = 1;
+    if (lower_at(&c, 1, 1, scratch, &program).code == SF_OK) {
+        s->plan->entries[entry].candidates += lattice_size(&l);
+        s->plan->structures++;
+    }
+    sf_arena_reset(scratch);
+}
+
 static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
 {
     enum { MOST = SF_PLANNER_MOST_CHOICES };
@@ -450,6 +495,7 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
     if (n_optimizer == 0)
         optimizer[n_optimizer++] = job.train.optimizer;
     size_t all = (size_t)(n_recompute * n_attention * n_loss * n_sync * n_optimizer);
+    uint64_t states = 0;
     for (size_t i = 0; i < all; i++) {
         size_t at = i;
         job.train.attention = attention[at % (size_t)n_attention];
@@ -461,7 +507,27 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
         job.train.recompute = recompute[at % (size_t)n_recompute];
         at /= (size_t)n_recompute;
         job.train.optimizer = optimizer[at];
-        st = add_structure(s, entry, &job, scratch);
+        size_t kernels = all / (size_t)n_optimizer;
+        if (i % kernels > 0 && sf_job_device_bytes(&job) > 0 && states > sf_job_device_bytes(&job)) {
+            if (i % kernels < kernels - 1) { /* decided */
+                count_undone(s, entry, &job, scratch);
+                continue;
+            }
+            /* what is kept of this optimizer, to tell by how much it does not fit: reducing each time or not, whichever is leaner */
+            make_lean(base, &job);
+            if (n_sync > 1) {
+                bool last = job.train.sync_each_micro_step;
+                job.train.sync_each_micro_step = !last;
+                uint64_t same;
+                size_t counted = s->plan->entries[entry].candidates; /* it was counted before */
+                add_structure(s, entry, &job, scratch, &same);
+                sf_arena_reset(scratch);
+                s->plan->structures--;
+                s->plan->entries[entry].candidates = counted;
+                job.train.sync_each_micro_step = last;
+            }
+        }
+        st = add_structure(s, entry, &job, scratch, &states);
         sf_arena_reset(scratch);
         if (st.code != SF_OK && s->plan->entries[entry].reason == NULL)
             s->plan->entries[entry].reason = keep(s->arena, st.msg);
