@@ -113,16 +113,9 @@ uint64_t sf_planner_host_bytes(const sf_job *job)
 }
 
 /* A framework, strategy or knob that the job states is not varied. */
-bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_planner_variant *v)
+static bool is_open(const sf_job *base, const sf_planner_variant *v)
 {
-    bool has_lowering = false;
-    if (ask->only != NULL && ask->only != v)
-        return false;
-#define AS_TEST(whose, name, function, summary)                                                    \
-    has_lowering = has_lowering || (strcmp(v->framework, sf_framework_name(SF_FRAMEWORK_##whose)) == 0 && strcmp(v->strategy, name) == 0);
-    SF_STRATEGIES(AS_TEST)
-#undef AS_TEST
-    if (!has_lowering || base->cluster.nodes < v->least_nodes)
+    if (base->cluster.nodes < v->least_nodes)
         return false;
     if (sf_job_stated(base, "framework") ? strcmp(v->framework, sf_framework_name(base->framework)) != 0
                                          : (strcmp(v->framework, "shardfit") == 0) != base->cluster.gpu.is_host)
@@ -142,6 +135,22 @@ bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_p
     }
     return true;
 }
+
+static bool is_modelled(const sf_planner_variant *v)
+{
+    bool found = false;
+#define AS_TEST(whose, name, function, summary)                                                    \
+    found = found || (strcmp(v->framework, sf_framework_name(SF_FRAMEWORK_##whose)) == 0 && strcmp(v->strategy, name) == 0);
+    SF_STRATEGIES(AS_TEST)
+#undef AS_TEST
+    return found;
+}
+
+bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_planner_variant *v)
+{
+    return (ask->only == NULL || ask->only == v) && is_modelled(v) && is_open(base, v);
+}
+
 
 /* ---- lowering ---- */
 
@@ -756,7 +765,7 @@ const char *sf_planner_headline(const sf_planner *p, sf_arena *arena)
         for (size_t i = 0; i < p->n_entries; i++)
             if (p->entries[i].fitting > 0)
                 return "It fits, but how fast is not known: this machine is not measured; run `shardfit calibrate` first";
-        return sf_arena_printf(arena, "Nothing fits in %s per GPU", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "the memory");
+        return sf_arena_printf(arena, "Nothing of what was weighed fits in %s per GPU", p->capacity_bytes > 0 ? sf_bytes_text(p->capacity_bytes).text : "the memory");
     }
     const sf_planner_entry *e = &p->entries[0];
     return sf_arena_printf(arena, "%s: %s of %s, %s: %.0f tokens/s, %s%s%s", sf_planner_band_name(e->band), e->variant->title, e->variant->framework,
@@ -839,6 +848,12 @@ static void take_notes(search *s)
     note(s, sf_arena_printf(s->arena, "sequences of %lld tokens%s; precision %s; optimizer %s", (long long)base->train.seq_len,
                             sf_job_stated(base, "train.seq_len") ? "" : " (the model's most; --seq-len)", sf_precision_name(base->train.precision),
                             s->ask->n_optimizers > 0 ? "as allowed" : sf_optimizer_name(base->train.optimizer)));
+    const char *missing = NULL;
+    for (size_t i = 0; i < sf_planner_variant_count; i++)
+        if (is_open(base, &sf_planner_variants[i]) && !is_modelled(&sf_planner_variants[i]))
+            missing = missing == NULL ? sf_planner_variants[i].title : sf_arena_printf(s->arena, "%s; %s", missing, sf_planner_variants[i].title);
+    if (missing != NULL)
+        note(s, sf_arena_printf(s->arena, "not modelled in this version, and not weighed: %s", missing));
     if (!global && !accum)
         note(s, "no global batch is stated (--global-batch): accumulation 1, the micro-batch is free");
     if (!base->cluster.gpu.is_host && base->cluster.nodes > 1 && !sf_job_stated(base, "cluster.inter.nics"))
