@@ -128,7 +128,7 @@ double sf_gpu_attention_time_s(const sf_gpu *gpu, sf_dtype dtype, double flop, d
 
 static sf_dtype dtype_of(const sf_class *cls, const sf_issue *issue)
 {
-    return issue->op->n_args > 0 && issue->at[0].buffer >= 0 ? cls->buffers[issue->at[0].buffer].dtype : SF_BF16;
+    return issue->op->n_args > 0 && issue->op->args[0].buffer >= 0 ? cls->buffers[issue->op->args[0].buffer].dtype : SF_BF16;
 }
 
 /* Kernels of a framework. */
