@@ -17,6 +17,10 @@
     X(PYTORCH, "single", sf_lower_torch_single, "one device")                                      \
     X(PYTORCH, "ddp", sf_lower_torch_ddp, "DistributedDataParallel")                               \
     X(PYTORCH, "fsdp", sf_lower_torch_fsdp, "FullyShardedDataParallel (FSDP1)")                    \
-    X(PYTORCH, "fsdp2", sf_lower_torch_fsdp2, "fully_shard (FSDP2)")
+    X(PYTORCH, "fsdp2", sf_lower_torch_fsdp2, "fully_shard (FSDP2)")                                     \
+    X(DEEPSPEED, "ddp", sf_lower_deepspeed_ddp, "ZeRO stage 0")                                    \
+    X(DEEPSPEED, "zero1", sf_lower_deepspeed_zero1, "ZeRO stage 1")                                \
+    X(DEEPSPEED, "zero2", sf_lower_deepspeed_zero2, "ZeRO stage 2")                                \
+    X(DEEPSPEED, "zero3", sf_lower_deepspeed_zero3, "ZeRO stage 3")
 
 #endif
