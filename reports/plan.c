@@ -44,6 +44,7 @@ typedef struct {
     size_t n_structures, cap_structures;
     candidate *candidates;
     size_t n_candidates, cap_candidates;
+    sf_arena programs;             /* scratch of the forms                                              */
     const sf_gpu_machine *machine; /* of the base job's cluster                                        */
     const sf_profile_set *host;    /* of this machine's ranks                                          */
 } search;
@@ -157,11 +158,17 @@ bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_p
 typedef struct {
     const sf_job *job;
     search *s;
+    const sf_program *ready; /* lowered before, at ready_b, ready_g; NULL: none */
+    int64_t ready_b, ready_g;
 } source_context;
 
 static sf_status lower_at(void *ctx, int64_t b, int64_t g, sf_arena *scratch, const sf_program **out)
 {
     const source_context *c = ctx;
+    if (c->ready != NULL && b == c->ready_b && g == c->ready_g) {
+        *out = c->ready;
+        return SF_SUCCESS;
+    }
     sf_job *job = SF_NEW(scratch, sf_job); /* the program borrows it */
     *job = *c->job;
     job->train.micro_batch = b;
@@ -294,7 +301,7 @@ static size_t lattice_size(const lattice *l)
 static sf_status cut_to_capacity(search *s, structure *st, const sf_outcome *at_lo, lattice *l, sf_arena *scratch)
 {
     uint64_t capacity = sf_job_device_bytes(&st->job);
-    source_context c = { &st->job, s };
+    source_context c = { .job = &st->job, .s = s };
     const sf_program *program;
     sf_outcome next;
 
@@ -334,8 +341,8 @@ static void remember_leanest(search *s, sf_planner_entry *e, const sf_job *job, 
 
 static sf_status weigh_form(search *s, structure *st, const lattice *l)
 {
-    source_context c = { &st->job, s };
-    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of, .only_linear = true };
+    source_context c = { .job = &st->job, .s = s };
+    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of, .only_linear = true, .scratch = &s->programs };
     SF_TRY(sf_form_make(&source, l->b_hi, accumulation(l, l->b_lo), s->arena, &st->form));
     SF_PUSH(s->arena, s->structures, s->n_structures, s->cap_structures) = *st;
     for (int64_t b = l->b_lo; b <= l->b_hi; b++)
@@ -345,10 +352,10 @@ static sf_status weigh_form(search *s, structure *st, const lattice *l)
 }
 
 /* Memory grows with b: after the first that does not fit, the others are decided. */
-static sf_status weigh_points(search *s, structure *st, const lattice *l)
+static sf_status weigh_points(search *s, structure *st, const lattice *l, const sf_program *first)
 {
-    source_context c = { &st->job, s };
-    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of };
+    source_context c = { .job = &st->job, .s = s, .ready = first, .ready_b = l->b_lo, .ready_g = accumulation(l, l->b_lo) };
+    sf_form_source source = { .ctx = &c, .lower = lower_at, .seconds = seconds_of, .scratch = &s->programs };
     sf_form *form = NULL;
     bool fits = true, fitted = false;
 
@@ -390,7 +397,7 @@ static uint64_t state_bytes(const sf_program *p)
 static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch, uint64_t *states)
 {
     sf_planner_entry *e = &s->plan->entries[entry];
-    source_context c = { job, s };
+    source_context c = { .job = job, .s = s };
     structure st = { .entry = entry, .job = *job };
     lattice l = lattice_of(s, job);
     int64_t first_g = l.per_rank == 0 ? l.g : l.b_lo <= l.per_rank ? l.per_rank / l.b_lo : 1;
@@ -399,7 +406,8 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
 
     if (l.per_rank > 0 && (l.b_lo > l.per_rank || l.per_rank % l.b_lo != 0))
         return SF_FAIL(SF_EINVAL, "micro-batch %lld does not divide the %lld sequences that a rank gets in a step", (long long)l.b_lo, (long long)l.per_rank);
-    SF_TRY(lower_at(&c, l.b_lo, first_g > 1 ? 2 : 1, scratch, &program));
+    SF_TRY(lower_at(&c, l.b_lo, first_g, scratch, &program));
+    const sf_program *first = program;
     *states = state_bytes(program);
     st.text = hash_of(program);
     s->plan->structures++;
@@ -421,7 +429,8 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
         }
     }
     size_t all = lattice_size(&l);
-    SF_TRY(cut_to_capacity(s, &st, &o, &l, scratch));
+    if (all > FEW_POINTS)
+        SF_TRY(cut_to_capacity(s, &st, &o, &l, scratch));
     e->candidates += all - lattice_size(&l); /* decided: they do not fit */
     if (s->ask->only_fits) {
         e->fitting++;
@@ -432,7 +441,7 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
         if (st_form.code != SF_EUNSUP)
             return st_form;
     }
-    return weigh_points(s, &st, &l);
+    return weigh_points(s, &st, &l, first);
 }
 
 /* The values of an axis: the stated one alone, else all, the default first. */
@@ -464,7 +473,7 @@ static void make_lean(const sf_job *base, sf_job *job)
 static void count_undone(search *s, int entry, const sf_job *job, sf_arena *scratch)
 {
     sf_job thin = *job;
-    source_context c = { &thin, s };
+    source_context c = { .job = &thin, .s = s };
     lattice l = lattice_of(s, job);
     const sf_program *program;
     thin.model.n_layers = 1;
@@ -938,6 +947,7 @@ sf_status sf_planner_make(const sf_planner_ask *ask, sf_arena *arena, sf_planner
 done:
     out->seconds = processor_s() - start;
     sf_arena_free(&scratch);
+    sf_arena_free(&s.programs);
     if (st.code != SF_OK)
         sf_planner_close(out);
     return st;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_CHUNK_BYTES = 64 << 10, LARGEST_STEP_BYTES = 8 << 20 };
+enum { FIRST_CHUNK_BYTES = 64 << 10, LARGEST_STEP_BYTES = 8 << 20, LARGE_ARRAY = 1024 /* elements: grown in larger steps, so as to be copied less */ };
 
 struct sf_arena_chunk {
     sf_arena_chunk *next;
@@ -114,11 +114,10 @@ void *sf_arena_grow(sf_arena *arena, void *items, size_t count, size_t *cap, siz
 {
     if (count < *cap)
         return items;
-    size_t bigger = *cap == 0 ? 8 : *cap * 2;
-    unsigned char *fresh = take(arena, bigger * item_bytes);
+    size_t bigger = *cap == 0 ? 8 : *cap < LARGE_ARRAY ? *cap * 2 : *cap * 4;
+    void *fresh = take(arena, bigger * item_bytes);
     if (count > 0)
         memcpy(fresh, items, count * item_bytes);
-    memset(fresh + count * item_bytes, 0, (bigger - count) * item_bytes);
     *cap = bigger;
     return fresh;
 }

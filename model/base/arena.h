@@ -32,7 +32,7 @@ char *sf_arena_strndup(sf_arena *arena, const char *text, size_t len);
 char *sf_arena_printf(sf_arena *arena, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Grow an array that lives in an arena: makes room for one more element, doubling (the old copy
- * stays in the arena until the arena is freed). Use: SF_PUSH(arena, v->items, v->count, v->cap) = x; */
+ * stays in the arena until the arena is freed). New elements are not zeroed: assign them whole. Use: SF_PUSH(arena, v->items, v->count, v->cap) = x; */
 void *sf_arena_grow(sf_arena *arena, void *items, size_t count, size_t *cap, size_t item_bytes);
 #define SF_PUSH(arena, items, count, cap)                                                          \
     (*((items) = sf_arena_grow((arena), (items), (count), &(cap), sizeof *(items)), &(items)[(count)++]))

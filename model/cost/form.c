@@ -47,7 +47,7 @@ struct sf_form {
 typedef struct {
     const sf_form_source *source;
     sf_arena *arena;
-    sf_arena scratch; /* of the programs of one piece */
+    sf_arena *scratch; /* of the programs of one piece */
     sf_form *form;
 } maker;
 
@@ -370,7 +370,7 @@ static sf_status lower_rows(maker *m, const int64_t *sample, int n, int64_t g0, 
         out->g[out->n++] = g1;
     for (int r = 0; r < out->n; r++) {
         out->samples[r] = thin && r == 1 && out->n == ROWS && n > 2 ? 2 : n;
-        SF_TRY(lower_row(m, sample, out->samples[r], out->g[r], &m->scratch, &out->row[r]));
+        SF_TRY(lower_row(m, sample, out->samples[r], out->g[r], m->scratch, &out->row[r]));
     }
     return SF_SUCCESS;
 }
@@ -392,9 +392,9 @@ static sf_status build_piece(maker *m, const row_set *rows, const int64_t *sampl
         if (first->n_classes != p.n_classes)
             return SF_SUCCESS;
         tokens[r] = (sf_line){ (int64_t)first->tokens_per_step, rows->row[r].tokens };
-        sums[r] = SF_NEW_ARRAY(&m->scratch, class_sum, p.n_classes);
+        sums[r] = SF_NEW_ARRAY(m->scratch, class_sum, p.n_classes);
         for (int c = 0; c < p.n_classes; c++)
-            if (!sum_class(&first->classes[c], &rows->row[r].of[c], p.b1 - p.b0, &m->scratch, &sums[r][c]))
+            if (!sum_class(&first->classes[c], &rows->row[r].of[c], p.b1 - p.b0, m->scratch, &sums[r][c]))
                 return SF_FAIL(SF_EUNSUP, "a program with more than %d kinds of collectives has no closed form", MOST_COMM);
     }
     p.classes = SF_NEW_ARRAY(m->arena, class_form, p.n_classes);
@@ -434,14 +434,14 @@ static sf_status make_dense(maker *m, int64_t b0, int64_t b1, int64_t g0, int64_
     for (int lo = 0, run = 0; lo < n && good; lo += run) {
         run = n - lo;
         for (int r = 0; r < rows.n; r++) {
-            int of_row = linear_run(sample, lo, run, &m->scratch, &rows.row[r]);
+            int of_row = linear_run(sample, lo, run, m->scratch, &rows.row[r]);
             run = of_row < run ? of_row : run;
         }
         for (int r = 0; r < rows.n; r++) /* a shorter run may have another growth: a run of one has none */
-            linear_run(sample, lo, run, &m->scratch, &rows.row[r]);
+            linear_run(sample, lo, run, m->scratch, &rows.row[r]);
         SF_TRY(build_piece(m, &rows, sample, lo, run, &good));
     }
-    sf_arena_reset(&m->scratch);
+    sf_arena_reset(m->scratch);
     if (good)
         return SF_SUCCESS;
     m->form->n_pieces = before;
@@ -478,11 +478,11 @@ static sf_status make_pieces(maker *m, int64_t b0, int64_t b1, int64_t g0, int64
     int n = choose_samples(b0, b1, sample);
     SF_TRY(lower_rows(m, sample, n, g0, g1, true, &rows));
     for (int r = 0; r < rows.n && good; r++)
-        good = linear_run(sample, 0, rows.samples[r], &m->scratch, &rows.row[r]) == rows.samples[r];
+        good = linear_run(sample, 0, rows.samples[r], m->scratch, &rows.row[r]) == rows.samples[r];
     bool linear = good;
     if (linear)
         SF_TRY(build_piece(m, &rows, sample, 0, n, &good));
-    sf_arena_reset(&m->scratch);
+    sf_arena_reset(m->scratch);
     if (good)
         return SF_SUCCESS;
     if (linear && g1 > g0) {
@@ -498,12 +498,13 @@ static sf_status make_pieces(maker *m, int64_t b0, int64_t b1, int64_t g0, int64
 
 sf_status sf_form_make(const sf_form_source *source, int64_t most_b, int64_t most_g, sf_arena *arena, const sf_form **out)
 {
-    maker m = { .source = source, .arena = arena, .form = SF_NEW(arena, sf_form) };
+    sf_arena own = { 0 };
+    maker m = { .source = source, .arena = arena, .scratch = source->scratch == NULL ? &own : source->scratch, .form = SF_NEW(arena, sf_form) };
     *out = m.form;
     sf_status st = make_pieces(&m, 1, most_b, 1, 1);
     if (st.code == SF_OK && most_g > 1)
         st = make_pieces(&m, 1, most_b, 2, most_g);
-    sf_arena_free(&m.scratch);
+    sf_arena_free(&own);
     return st;
 }
 
@@ -511,9 +512,10 @@ sf_status sf_form_add_point(const sf_form_source *source, int64_t b, int64_t g, 
 {
     if (*form == NULL)
         *form = SF_NEW(arena, sf_form);
-    maker m = { .source = source, .arena = arena, .form = *form };
+    sf_arena own = { 0 };
+    maker m = { .source = source, .arena = arena, .scratch = source->scratch == NULL ? &own : source->scratch, .form = *form };
     sf_status st = make_pieces(&m, b, b, g, g);
-    sf_arena_free(&m.scratch);
+    sf_arena_free(&own);
     return st;
 }
 

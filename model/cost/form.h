@@ -34,6 +34,7 @@ typedef struct {
     double (*seconds)(void *ctx, const sf_class *cls, const sf_issue *issue);
     /* Rather than lower every b of a long range that is not linear, give up: SF_EUNSUP. */
     bool only_linear;
+    sf_arena *scratch; /* for the programs, reset after each piece; NULL: one of its own for each call */
 } sf_form_source;
 
 /* Forms for 1 <= b <= most_b, 1 <= g <= most_g. */
