@@ -15,7 +15,10 @@
 #include "reports/plan_impl.h"
 #include "sim/predict.h"
 
+static const double DEEP_MARGIN = 1.1;
+
 enum {
+    DEEP = 24, SHALLOW = 4,   /* layers                                                              */
     MOST_MICRO_BATCH = 256,   /* where no global batch limits it                                    */
     TRIES_PER_VARIANT = 6,    /* candidates of a variant that are simulated                          */
     FEW_POINTS = 10,          /* so few candidates are lowered one by one: a form takes 14 lowerings   */
@@ -375,26 +378,7 @@ static sf_status weigh_points(search *s, structure *st, const lattice *l, const 
     return SF_SUCCESS;
 }
 
-/* Parameters, master and moments that a rank of the fullest class holds through the whole step: no kernel and no
- * recomputation changes them. */
-static uint64_t state_bytes(const sf_program *p)
-{
-    uint64_t most = 0;
-    for (int c = 0; c < p->n_classes; c++) {
-        uint64_t sum = 0;
-        for (size_t i = 0; i < p->classes[c].n_buffers; i++) {
-            const sf_buffer *b = &p->classes[c].buffers[i];
-            bool state = b->category == SF_CAT_PARAMETERS || b->category == SF_CAT_OPTIMIZER || b->category == SF_CAT_MASTER;
-            if (state && b->persistent && b->space == SF_SPACE_DEVICE)
-                sum += sf_buffer_bytes(b) * (uint64_t)b->count;
-        }
-        most = sum > most ? sum : most;
-    }
-    return most;
-}
-
-/* *states: state_bytes of the structure's program. */
-static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch, uint64_t *states)
+static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena *scratch)
 {
     sf_planner_entry *e = &s->plan->entries[entry];
     source_context c = { .job = job, .s = s };
@@ -408,7 +392,6 @@ static sf_status add_structure(search *s, int entry, const sf_job *job, sf_arena
         return SF_FAIL(SF_EINVAL, "micro-batch %lld does not divide the %lld sequences that a rank gets in a step", (long long)l.b_lo, (long long)l.per_rank);
     SF_TRY(lower_at(&c, l.b_lo, first_g, scratch, &program));
     const sf_program *first = program;
-    *states = state_bytes(program);
     st.text = hash_of(program);
     s->plan->structures++;
     if (known(s, entry, st.text)) {
@@ -459,29 +442,62 @@ static int values_of(const sf_job *base, const char *path, int64_t stated, int64
     return n;
 }
 
-static void make_lean(const sf_job *base, sf_job *job)
-{
-    if (!sf_job_stated(base, "train.recompute"))
-        job->train.recompute = SF_RECOMPUTE_FULL;
-    if (!sf_job_stated(base, "train.attention"))
-        job->train.attention = SF_ATTENTION_FLASH;
-    if (!sf_job_stated(base, "train.loss"))
-        job->train.loss = SF_LOSS_FUSED;
-}
+/* ---- deep models that are far too large ----
+ * Peak memory grows by the same amount with every layer, but for buckets that are shared among layers. From two
+ * shallow models of the same width it is known within a few percent; what then misses the capacity by more than
+ * DEEP_MARGIN is not lowered whole. */
 
-/* Candidates that are decided without lowering them whole: one layer tells whether the strategy takes them. */
-static void count_undone(search *s, int entry, const sf_job *job, sf_arena *scratch)
+static bool shallow_peak(const sf_job *job, int layers, sf_arena *scratch, double *bytes)
 {
     sf_job thin = *job;
-    source_context c = { .job = &thin, .s = s };
-    lattice l = lattice_of(s, job);
     const sf_program *program;
-    thin.model.n_layers = 1;
-    if (lower_at(&c, 1, 1, scratch, &program).code == SF_OK) {
-        s->plan->entries[entry].candidates += lattice_size(&l);
-        s->plan->structures++;
+    sf_outcome o;
+    thin.model.n_layers = layers;
+    bool lowered = sf_lower(&thin, scratch, &program).code == SF_OK;
+    if (lowered) {
+        sf_estimate(program, 0, &o);
+        *bytes = (double)o.memory.peak_allocated_bytes;
     }
     sf_arena_reset(scratch);
+    return lowered;
+}
+
+double sf_planner_far_too_large(const sf_job *job, sf_arena *scratch)
+{
+    double capacity = (double)sf_job_device_bytes(job), few = 0, more = 0;
+    bool alike = job->model.n_experts == 0 && job->model.n_layers >= DEEP;
+    for (int i = 1; alike && job->model.layer_kinds != NULL && i < job->model.n_layers; i++)
+        alike = job->model.layer_kinds[i] == job->model.layer_kinds[0];
+    if (capacity == 0 || !alike || !shallow_peak(job, SHALLOW, scratch, &few) || !shallow_peak(job, 2 * SHALLOW, scratch, &more))
+        return 0;
+    double whole = more + (more - few) / SHALLOW * (job->model.n_layers - 2 * SHALLOW);
+    return whole > capacity * DEEP_MARGIN ? whole : 0;
+}
+
+/* The same of the smallest micro-batch of a structure, with its accumulation and without: gradients may need less. */
+static double structure_too_large(const search *s, const sf_job *of, sf_arena *scratch)
+{
+    lattice l = lattice_of(s, of);
+    sf_job job = *of;
+    double bytes = 0;
+    if (l.per_rank > 0 && (l.b_lo > l.per_rank || l.per_rank % l.b_lo != 0))
+        return 0;
+    job.train.micro_batch = l.b_lo;
+    for (int pass = 0; pass < (l.per_rank > 1 ? 2 : 1); pass++) {
+        job.train.grad_accum = pass == 1 ? 1 : accumulation(&l, l.b_lo);
+        job.train.global_batch = job.train.micro_batch * job.train.grad_accum * sf_job_world_size(&job);
+        bytes = sf_planner_far_too_large(&job, scratch);
+        if (bytes <= 0)
+            return 0;
+    }
+    return bytes;
+}
+
+static void count_undone(search *s, int entry, const sf_job *job)
+{
+    lattice l = lattice_of(s, job);
+    s->plan->entries[entry].candidates += lattice_size(&l);
+    s->plan->structures++;
 }
 
 static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
@@ -513,7 +529,8 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
     if (n_optimizer == 0)
         optimizer[n_optimizer++] = job.train.optimizer;
     size_t all = (size_t)(n_recompute * n_attention * n_loss * n_sync * n_optimizer);
-    uint64_t states = 0;
+    sf_job leanest = job;
+    double leanest_bytes = 0; /* of those that are far too large */
     for (size_t i = 0; i < all; i++) {
         size_t at = i;
         job.train.attention = attention[at % (size_t)n_attention];
@@ -525,32 +542,28 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
         job.train.recompute = recompute[at % (size_t)n_recompute];
         at /= (size_t)n_recompute;
         job.train.optimizer = optimizer[at];
-        size_t kernels = all / (size_t)n_optimizer;
-        if (i % kernels > 0 && sf_job_device_bytes(&job) > 0 && states > sf_job_device_bytes(&job)) {
-            if (i % kernels < kernels - 1) { /* decided */
-                count_undone(s, entry, &job, scratch);
-                continue;
+        double bytes = structure_too_large(s, &job, scratch);
+        if (bytes > 0) {
+            count_undone(s, entry, &job);
+            if (leanest_bytes == 0 || bytes < leanest_bytes) {
+                leanest_bytes = bytes;
+                leanest = job;
             }
-            /* what is kept of this optimizer, to tell by how much it does not fit: reducing each time or not, whichever is leaner */
-            make_lean(base, &job);
-            if (n_sync > 1) {
-                bool last = job.train.sync_each_micro_step;
-                job.train.sync_each_micro_step = !last;
-                uint64_t same;
-                size_t counted = s->plan->entries[entry].candidates; /* it was counted before */
-                add_structure(s, entry, &job, scratch, &same);
-                sf_arena_reset(scratch);
-                s->plan->structures--;
-                s->plan->entries[entry].candidates = counted;
-                job.train.sync_each_micro_step = last;
-            }
+            continue;
         }
-        st = add_structure(s, entry, &job, scratch, &states);
+        st = add_structure(s, entry, &job, scratch);
         sf_arena_reset(scratch);
         if (st.code != SF_OK && s->plan->entries[entry].reason == NULL)
             s->plan->entries[entry].reason = keep(s->arena, st.msg);
         if (s->ask->only_fits && s->plan->entries[entry].fitting > 0)
             break;
+    }
+    if (!s->plan->entries[entry].has_job && leanest_bytes > 0 && !s->ask->only_fits) { /* to tell by how much */
+        size_t counted = s->plan->entries[entry].candidates;
+        add_structure(s, entry, &leanest, scratch);
+        sf_arena_reset(scratch);
+        s->plan->entries[entry].candidates = counted;
+        s->plan->structures--;
     }
     s->plan->entries[entry].source = job.source;
 }

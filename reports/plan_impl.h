@@ -11,6 +11,10 @@ sf_status sf_planner_read(const sf_planner_ask *ask, const sf_planner_variant *v
  * is reset by the caller. */
 sf_status sf_planner_probe(const sf_job *job, sf_arena *scratch, sf_outcome *out, bool *fits);
 
+/* About what a deep job takes, if that is far beyond its device, from two shallow models of its width; else 0. Resets
+ * the scratch. */
+double sf_planner_far_too_large(const sf_job *job, sf_arena *scratch);
+
 /* Bytes of host memory of a node: 0: not known. */
 uint64_t sf_planner_host_bytes(const sf_job *job);
 

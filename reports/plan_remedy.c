@@ -24,13 +24,15 @@ static const change changes[] = {
 
 static bool fits_with(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_override *set, size_t n, sf_outcome *o, sf_arena *scratch)
 {
+    sf_arena programs = { 0 };
     sf_job job;
     bool fits = false;
     if (sf_planner_read(ask, variant, set, n, scratch, &job).code != SF_OK)
         return false;
-    if (sf_planner_probe(&job, scratch, o, &fits).code != SF_OK)
+    if (sf_planner_far_too_large(&job, &programs) > 0 || sf_planner_probe(&job, scratch, o, &fits).code != SF_OK)
         fits = false;
     sf_job_close(&job);
+    sf_arena_free(&programs);
     return fits;
 }
 
