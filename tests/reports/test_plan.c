@@ -1,4 +1,4 @@
-/* `shardfit plan`, through the program itself (SHARDFIT names it). The model is Llama-3-8B under our executor:
+/* `shardfit plan`, through the program itself (SHARDFIT names it). Where not said otherwise the model is Llama-3-8B under our executor:
  * 8,030,261,248 parameters; bf16 parameters and gradients, f32 master and two moments: 2 + 2 + 12 bytes each. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -211,6 +211,45 @@ static void a_host_that_is_not_measured_still_gets_bytes(void **state)
     json_decref(root);
 }
 
+/* ---- public reports that a planner must get right on both sides ---- */
+
+static double allocated_gib(const char *job, int code, double *step_s)
+{
+    json_t *root = answer(job, code);
+    double gib = number(json_object_get(root, "memory"), "peak_allocated_bytes") / 1073741824.0;
+    if (step_s != NULL)
+        *step_s = number(json_object_get(root, "time"), "step_s");
+    json_decref(root);
+    return gib;
+}
+
+/* Falcon-7B at 4k on 8 x 40 GB (deepspeedai/DeepSpeed#3901): ZeRO-2 ran out of memory; FSDP 24 GB and ZeRO-3 38 GB as
+ * the cards show it, at the same speed (2.93 and 2.86 s): here without what is beside the allocator. */
+static void falcon_7b_fits_sharded_and_not_under_zero2(void **state)
+{
+    (void)state;
+#define FALCON "predict --model falcon-7b --gpu A100-40GB --gpus 8 --seq-len 4096 --micro-batch 1 --recompute none --json "
+    double fsdp_s, zero3_s;
+    double fsdp = allocated_gib(FALCON "--framework pytorch --strategy fsdp", 0, &fsdp_s);
+    double zero3 = allocated_gib(FALCON "--framework deepspeed --strategy zero3", 0, &zero3_s);
+    assert_true(allocated_gib(FALCON "--framework deepspeed --strategy zero2", 1, NULL) > 40);
+    assert_true(fsdp > 20 && fsdp < zero3 && zero3 < 38);
+    assert_true(fabs(fsdp_s / zero3_s - 1) < 0.1);
+}
+
+/* MPT-30B with 55.8 GiB of state fits 8 x 80 GB (llm-foundry's benchmark: micro-batch 3 at 2k); Qwen3-32B with 61.0
+ * fits 8 x 95 GiB and not 80 (pytorch/torchtitan#1690: 81.85 GiB in use). */
+static void thirty_billion_parameters_on_eight_gpus(void **state)
+{
+    (void)state;
+    double mpt = allocated_gib("predict --model mpt-30b --gpu A100-80GB --gpus 8 --seq-len 2048 --micro-batch 3 --grad-accum 21 --recompute full "
+                               "--attention flash --framework pytorch --strategy fsdp --set train.sync_each_micro_step=true --json", 0, NULL);
+    double qwen = allocated_gib("predict --model qwen3-32b --gpu 'H100 SXM5 96GB' --gpus 8 --seq-len 4096 --micro-batch 2 --recompute full "
+                                "--framework pytorch --strategy fsdp2 --json", 0, NULL);
+    assert_true(mpt > 55.8 && mpt < 80);
+    assert_true(qwen > 61.0 && qwen < 81.85);
+}
+
 static void bad_input_is_named(void **state)
 {
     (void)state;
@@ -233,6 +272,7 @@ int main(void)
         cmocka_unit_test(of_equals_the_simplest_wins), cmocka_unit_test(nothing_fits_is_exit_code_1),                  cmocka_unit_test(the_fewest_gpus_fit_and_one_less_does_not),
         cmocka_unit_test(limits_are_limits),                            cmocka_unit_test(the_deadline_is_met),
         cmocka_unit_test(a_host_that_is_not_measured_still_gets_bytes), cmocka_unit_test(bad_input_is_named),
+        cmocka_unit_test(falcon_7b_fits_sharded_and_not_under_zero2),   cmocka_unit_test(thirty_billion_parameters_on_eight_gpus),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     sf_text_free(&output);
