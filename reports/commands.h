@@ -28,6 +28,7 @@ enum {
     X(collective, "collective", "time and bandwidth of a collective over message sizes, as nccl-tests prints them") \
     X(calibrate, "calibrate", "measure this machine into a profile")                               \
     X(topo, "topo", "show what was understood of a topology")                                      \
+    X(evidence, "evidence", "predict published runs and report the errors by source")              \
     X(config, "config", "show what was understood of a DeepSpeed, accelerate, torchtitan or NeoX configuration") \
     X(version, "version", "print the version and what this build can do")
 

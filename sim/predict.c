@@ -2,6 +2,7 @@
 
 #include "model/base/units.h"
 #include "model/cost/accountant.h"
+#include "model/cost/replay.h"
 #include "model/program/timeline.h"
 #include "sim/engine.h"
 #include "sim/predict_gpu.h"
@@ -42,6 +43,7 @@ sf_status sf_predict(const sf_job *job, const sf_program *program, const sf_pred
     uint64_t capacity = sf_job_device_bytes(job);
 
     sf_account(program, capacity, arena, out);
+    sf_replay(job, program, capacity, arena, out);
     if (capacity == 0)
         out->verdict = "no memory limit was given";
     if (!out->fits)
