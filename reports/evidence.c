@@ -76,6 +76,11 @@ static void add_run(const sf_csv *csv, size_t i, sf_arena *arena, sf_evidence *e
     row.tokens_per_s = sf_run_tokens_per_s(&r);
     row.fits = strcmp(outcome, "oom") == 0 ? 0 : strcmp(outcome, "ok") == 0 ? 1 : -1;
     row.memory_bytes = row.fits != 0 && memory[0] != '\0' ? strtod(memory, NULL) * (double)SF_GIB : 0;
+    /* whether activations were kept or recomputed decides memory: unstated, memory and verdict are not judged */
+    if (sf_csv_field(csv, i, "act_ckpt")[0] == '\0') {
+        row.memory_bytes = 0;
+        row.fits = -1;
+    }
     row.skipped = sf_run_to_job(&r, arena, &job);
     if (row.skipped == NULL)
         predict_row(&row, job, 0, arena);

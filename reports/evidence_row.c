@@ -254,7 +254,12 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     set(train, "precision", json_string(precision));
     set(train, "optimizer", json_string(optimizer_of(r)));
     set(train, "recompute", json_string(has(ckpt, "full") ? "full" : has(ckpt, "selective") ? "selective" : "none"));
-    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") ? "eager" : "flash"));
+    /* FlashAttention-2 is of July 2023: an unnumbered "flash" of that year or before is the first */
+    bool first = strcmp(attention, "flash") == 0 && value(r, "year") > 0 && value(r, "year") <= 2023;
+    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") ? "eager" : first ? "flash-v1" : "flash"));
+    /* llm-foundry's default loss_fn is flash-attn's fused_crossentropy; Megatron's and NeMo's is fused too */
+    if (has(field(r, "framework"), "Composer") || has(field(r, "framework"), "Megatron"))
+        set(train, "loss", json_string("kernel"));
     set(train, "compile", json_boolean(has(field(r, "compile"), "yes") || has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron")));
     set(train, "dropout", json_real(0));
     set(train, "sync_each_micro_step", json_boolean(has(field(r, "framework"), "Composer")));

@@ -171,6 +171,8 @@ int sf_torch_collective(sf_torch *t, sf_torch_comm c)
  * State and temporaries per element: facts/memory.md section 8; torch/optim/adamw.py: foreach is the default on CUDA and
  * makes one list of the size of the second moment (sqrt), the for-loop form temporaries of one tensor, fused none. */
 
+enum { MOST_PIECES = 48 };
+
 static bool is_adam(int64_t o)
 {
     return o == SF_OPTIMIZER_ADAMW || o == SF_OPTIMIZER_ADAMW_FUSED || o == SF_OPTIMIZER_ADAMW_FOREACH;
@@ -225,10 +227,13 @@ void sf_torch_optimizer(sf_torch *t, const sf_torch_update *u)
     bool fused = u->fused || o == SF_OPTIMIZER_ADAMW_FUSED || !is_adam(o);
     double v = (double)sf_dtype_bytes(u->param), g = (double)sf_dtype_bytes(u->grad), m = (double)sf_dtype_bytes(u->state);
     uint64_t bytes = (uint64_t)((double)u->elems * update_bytes(o, v, g, m, fused || u->on_host));
-    sf_tt temp = sf_torch_none();
+    sf_tt temp = sf_torch_none(), list[MOST_PIECES];
+    int pieces = 0;
 
+    /* the list has a tensor for each parameter; few of equal size stand for many */
     if (!u->on_host && !fused)
-        temp = sf_torch_take(t, "optimizer.denominator", SF_CAT_TEMPORARIES, u->state, u->elems);
+        for (int most = u->tensors < 1 ? 1 : u->tensors > MOST_PIECES ? MOST_PIECES : u->tensors; pieces < most; pieces++)
+            list[pieces] = sf_torch_take(t, "optimizer.denominator", SF_CAT_TEMPORARIES, u->state, (u->elems + (uint64_t)most - 1) / (uint64_t)most);
     else if (!u->on_host && o == SF_OPTIMIZER_ADAFACTOR)
         temp = sf_torch_take(t, "optimizer.update", SF_CAT_TEMPORARIES, SF_F32, 2 * u->largest);
     sf_op *op = sf_build_op(&t->b, SF_OP_F_OPTIM, u->on_host ? SF_STREAM_HOST : SF_STREAM_COMPUTE, "optimizer", 0, NULL);
@@ -236,6 +241,8 @@ void sf_torch_optimizer(sf_torch *t, const sf_torch_update *u)
     /* multi-tensor kernels take about 100 tensors each (facts/compute.md section 12) */
     op->launches = u->on_host ? 0 : fused ? (u->tensors + 99) / 100 : 10 * ((u->tensors + 99) / 100);
     sf_torch_give(t, temp);
+    for (int i = 0; i < pieces; i++)
+        sf_torch_give(t, list[i]);
 }
 
 void sf_torch_clip(sf_torch *t, uint64_t elems, sf_dtype dtype, bool sharded)

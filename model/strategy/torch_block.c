@@ -270,6 +270,8 @@ static void sdpa_op(sf_torch *t, const attention_shape *a, sf_tt out, bool backw
     sf_op *op = sf_build_op(&t->b, backward ? SF_OP_F_SDPA_BWD : SF_OP_F_SDPA_FWD, SF_STREAM_COMPUTE, backward ? "attention.backward" : "attention", 1, &arg);
     op->dims = (sf_dims){ .batch = t->batch, .heads = (int32_t)a->heads, .kv_heads = (int32_t)a->kv, .head_dim = (int32_t)a->head_dim, .seq = (int32_t)t->seq };
     op->kind = (t->in_recompute ? SF_FRAME_RECOMPUTE : 0) | (t->job->train.precision == SF_PRECISION_TF32 ? SF_FRAME_TF32 : 0);
+    if (t->job->train.attention == SF_ATTENTION_FLASH1)
+        op->kind |= SF_FRAME_FLASH1;
     op->flop = backward ? score_flop(t, a) / 2 * 5 : score_flop(t, a);
     op->bytes = u(t->rows) * u(a->q_width + a->k_width + a->v_width + a->out_width) * sf_dtype_bytes(t->compute) * (backward ? 2 : 1);
     op->launches = backward ? 3 : 1;

@@ -394,7 +394,9 @@ static sf_status lower(const sf_job *job, sf_arena *arena, bool two, sf_program 
         return SF_FAIL(SF_EUNSUP, "strategy.reshard_after_forward %lld: resharding to a smaller group is not modelled yet; true and false are",
                        (long long)k->reshard_after_forward);
     bool pure = sf_precision_describe(job->framework, job->train.precision).param != SF_F32;
-    *s = (fsdp){ .two = two, .ways = (uint64_t)t->world_size, .reduces_every = job->train.sync_each_micro_step, .offload = k->cpu_offload };
+    *s = (fsdp){ .two = two, .ways = (uint64_t)t->world_size, .offload = k->cpu_offload };
+    /* reductions are left out only under no_sync(), which the program must enter */
+    s->reduces_every = job->train.sync_each_micro_step || !sf_job_stated(job, "train.sync_each_micro_step");
     s->hybrid = (k->sharding == SF_SHARDING_HYBRID_SHARD || k->sharding == SF_SHARDING_HYBRID_SHARD_ZERO2) && t->world_size > job->cluster.gpus_per_node;
     if (s->hybrid) {
         if (k->replicate > 0 && k->replicate != job->cluster.nodes)
@@ -410,7 +412,7 @@ static sf_status lower(const sf_job *job, sf_arena *arena, bool two, sf_program 
     s->post = !two && k->backward_prefetch == SF_BACKWARD_PREFETCH_POST;
     s->forward_prefetch = !two && k->forward_prefetch;
     s->shard = pure ? t->weight : SF_F32;
-    s->param = t->autocast ? SF_F32 : chosen(k->param_dtype, t->weight);
+    s->param = chosen(k->param_dtype, t->weight);
     s->reduce = chosen(k->reduce_dtype, s->param);
     return sf_torch_write(t, &hooks, s, out);
 }

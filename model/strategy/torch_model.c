@@ -68,7 +68,7 @@ sf_status sf_torch_open(const sf_job *job, sf_arena *arena, sf_torch *t)
     t->compute = types.compute == SF_F8 ? SF_BF16 : types.compute;
     /* f32 parameters and 16-bit products: autocast, unless the strategy casts what it gathers (fsdp, fsdp2) */
     bool casts = job->strategy.name == SF_STRATEGY_FSDP || job->strategy.name == SF_STRATEGY_FSDP2;
-    t->autocast = types.param == SF_F32 && t->compute != SF_F32 && (!casts || job->train.precision == SF_PRECISION_BF16_AUTOCAST);
+    t->autocast = types.param == SF_F32 && t->compute != SF_F32 && !casts;
     t->weight = t->autocast ? SF_F32 : t->compute;
     t->stream = t->autocast ? SF_F32 : t->compute;
     t->dropout = job->train.dropout >= 0 ? job->train.dropout : m->dropout;
@@ -210,6 +210,12 @@ static int64_t chunk_rows(const sf_torch *t, int64_t chunks)
     return t->batch * ((t->seq + chunks - 1) / chunks);
 }
 
+/* The loss is one kernel on the logits as they are: compiled, or flash-attn's CrossEntropyLoss. */
+static bool fused_kernel(const sf_torch *t)
+{
+    return t->compiled || t->job->train.loss == SF_LOSS_KERNEL;
+}
+
 static void head_forward(sf_torch *t, pieces *p, sf_tt y)
 {
     const sf_transformer *m = t->model;
@@ -234,7 +240,7 @@ static void head_forward(sf_torch *t, pieces *p, sf_tt y)
         return;
     }
     p->logits = logits_of(t, p, t->rows);
-    if (t->compiled) { /* one fused kernel reads them; its backward reads them again */
+    if (fused_kernel(t)) { /* it reads them; its backward reads them again */
         sf_torch_kernel(t, "loss", sf_torch_none(), half, 2);
         return;
     }
@@ -264,6 +270,10 @@ static sf_tt loss_backward(sf_torch *t, pieces *p)
 {
     uint64_t n = u(t->rows) * u(t->model->vocab), half = n * sf_dtype_bytes(t->compute);
     sf_tt d;
+    if (t->job->train.loss == SF_LOSS_KERNEL) { /* in place */
+        sf_torch_kernel(t, "loss.backward", p->logits, 2 * half, 1);
+        return p->logits;
+    }
     if (t->compiled) {
         d = sf_torch_take(t, "loss.dlogits", SF_CAT_LOGITS, t->compute, n);
         sf_torch_kernel(t, "loss.backward", d, 2 * half, 1);

@@ -19,14 +19,14 @@ static sf_gpu gpu(const char *name)
 }
 
 /* A large aligned product runs at the best rate measured for the card: 8192^3 on A100 SXM at 271.2
- * TFLOPS but for the last wave: 64 * 32 = 2048 tiles on 108 SMs are 18.96 waves of 19: 99.8 %. */
+ * TFLOPS but for the last wave: at the clock of a steady load, 0.86 of that: 64 * 32 = 2048 tiles on 108 SMs are 18.96 waves of 19: 99.8 %. */
 static void large_products_reach_the_measured_best(void **state)
 {
     (void)state;
     sf_gpu a100 = gpu("A100-80GB");
     double t = sf_gpu_gemm_time_s(&a100, SF_BF16, true, 8192, 8192, 8192, 1);
     double tflops = 2 * 8192.0 * 8192 * 8192 / t * 1e-12;
-    assert_true(tflops > 262 && tflops < 271.2);
+    assert_true(tflops > 262 * 0.86 && tflops < 271.2 * 0.86);
 }
 
 /* Llama-3-8B's up projection, 8192 x 14336: 64 * 56 = 3584 tiles; on 132 SMs 27.15 waves take 28. */
@@ -58,14 +58,14 @@ static void few_rows_are_bound_by_the_weights(void **state)
     assert_true(t >= bytes / (a100.memory_Bps * 0.88));
 }
 
-/* Llama-2-7B's layer at 4096 tokens is 1657.8 GFLOP of products forward: 6 to 7 ms on an A100. */
+/* Llama-2-7B's layer at 4096 tokens is 1657.8 GFLOP of products forward: 6 to 7.2 ms on an A100, at 0.86 of its clock 7 to 8.4. */
 static void a_llama_layer_takes_what_it_takes(void **state)
 {
     (void)state;
     sf_gpu a100 = gpu("A100-80GB");
     double t = 4 * sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 4096, 4096, 1) + 2 * sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 11008, 4096, 1) +
                sf_gpu_gemm_time_s(&a100, SF_BF16, true, 4096, 4096, 11008, 1);
-    assert_true(t > 6.0e-3 && t < 7.2e-3);
+    assert_true(t > 6.0e-3 / 0.86 && t < 7.2e-3 / 0.86);
 }
 
 /* FlashAttention-2 on H100, causal, head size 128: 191 TFLOPS at 512 tokens, 335 at 16k (FA3 paper). */
@@ -74,8 +74,8 @@ static void attention_is_slower_on_short_sequences(void **state)
     (void)state;
     sf_gpu h100 = gpu("H100");
     double flop = 1e12;
-    double short_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 512, false) * 1e-12;
-    double long_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 16384, false) * 1e-12;
+    double short_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 512, false, false) * 1e-12;
+    double long_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 16384, false, false) * 1e-12;
     assert_true(fabs(short_rate - 191) < 0.1 * 191);
     assert_true(fabs(long_rate - 335) < 0.05 * 335);
 }
