@@ -48,11 +48,8 @@ static json_t *network_of(const sf_run_row *r, double per_node)
     char *end;
     while (*digit != '\0' && !isdigit((unsigned char)*digit))
         digit++;
-    if (*digit == '\0') { /* not stated: one card a GPU of the generation's usual kind */
-        const char *gpu = field(r, "gpu");
-        bool hopper = has(gpu, "H100") || has(gpu, "H200") || has(gpu, "B200") || has(gpu, "H800");
-        return json_pack("{s:f, s:f}", "nics", per_node, "gbit_per_nic", hopper ? 400.0 : has(gpu, "A100") || has(gpu, "A800") ? 200.0 : 100.0);
-    }
+    if (*digit == '\0')
+        return NULL; /* not stated: as is usual for the GPU */
     first = gbit = strtod(digit, &end);
     while (*end == ' ')
         end++;
@@ -88,8 +85,8 @@ static json_t *cluster_of(const sf_run_row *r, sf_arena *arena)
         json_object_set_new(c, "p2p", json_false());
     if (n > per) {
         json_t *net = network_of(r, per);
-        json_object_set_new(net, "nics", json_integer((json_int_t)json_number_value(json_object_get(net, "nics"))));
-        json_object_set_new(c, "inter", net);
+        if (net != NULL)
+            json_object_set_new(c, "inter", net);
     }
     return c;
 }

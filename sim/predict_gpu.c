@@ -101,6 +101,14 @@ sf_status sf_gpu_machine_make(const sf_cluster *cluster, int world_size, sf_aren
     sf_collective_cost probe;
     SF_TRY(sf_comm_plan_make(&fabric, &world, NULL, NULL, &m->plan[SF_GROUP_WORLD]));
     m->has_plan[SF_GROUP_WORLD] = true;
+    int per_node = (int)cluster->gpus_per_node, nodes = (int)cluster->nodes;
+    sf_comm_group local = { .ranks = per_node, .ranks_per_node = per_node, .concurrent_groups = 1 };
+    sf_comm_group cross = { .ranks = nodes, .ranks_per_node = 1, .concurrent_groups = per_node };
+    if (nodes > 1 && per_node > 1) { /* shards of a node, replicas across */
+        SF_TRY(sf_comm_plan_make(&fabric, &local, NULL, NULL, &m->plan[SF_GROUP_LOCAL]));
+        SF_TRY(sf_comm_plan_make(&fabric, &cross, NULL, NULL, &m->plan[SF_GROUP_CROSS]));
+        m->has_plan[SF_GROUP_LOCAL] = m->has_plan[SF_GROUP_CROSS] = true;
+    }
     sf_comm_plan_time(&m->plan[SF_GROUP_WORLD], SF_COLL_ALL_GATHER, 64u << 20, &probe);
     m->channels = probe.channels;
     return SF_SUCCESS;
