@@ -443,9 +443,9 @@ static int values_of(const sf_job *base, const char *path, int64_t stated, int64
 }
 
 /* ---- deep models that are far too large ----
- * Peak memory grows by the same amount with every layer, but for buckets that are shared among layers. From two
- * shallow models of the same width it is known within a few percent; what then misses the capacity by more than
- * DEEP_MARGIN is not lowered whole. */
+ * The peak is the highest of moments that each grow linearly with the layers, so it is convex in them, and the line
+ * through two shallow models of the same width lies below it. What misses the capacity by more than DEEP_MARGIN on
+ * that line (the margin is for buckets that are shared among layers) is not lowered whole. */
 
 static bool shallow_peak(const sf_job *job, int layers, sf_arena *scratch, double *bytes)
 {
@@ -558,12 +558,23 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
         if (s->ask->only_fits && s->plan->entries[entry].fitting > 0)
             break;
     }
-    if (!s->plan->entries[entry].has_job && leanest_bytes > 0 && !s->ask->only_fits) { /* to tell by how much */
+    e = &s->plan->entries[entry];
+    bool leaner = !e->has_job || leanest_bytes < (double)e->outcome.memory.peak_allocated_bytes;
+    if (leanest_bytes > 0 && leaner && e->fitting == 0 && !s->ask->only_fits) { /* to tell by how much */
         size_t counted = s->plan->entries[entry].candidates;
-        add_structure(s, entry, &leanest, scratch);
-        sf_arena_reset(scratch);
+        size_t structures = s->plan->structures;
+        for (int pass = 0; pass < 1 + n_sync; pass++) { /* shallow models may misjudge which is the leanest: what saves most is asked too */
+            if (pass > 0) {
+                leanest.train.recompute = recompute[0] == recompute[n_recompute - 1] ? recompute[0] : SF_RECOMPUTE_FULL;
+                leanest.train.loss = n_loss > 1 ? SF_LOSS_FUSED : loss[0];
+                leanest.train.attention = n_attention > 1 ? SF_ATTENTION_SDPA : attention[0];
+                leanest.train.sync_each_micro_step = sync[pass - 1] != 0;
+            }
+            add_structure(s, entry, &leanest, scratch);
+            sf_arena_reset(scratch);
+        }
+        s->plan->structures = structures;
         s->plan->entries[entry].candidates = counted;
-        s->plan->structures--;
     }
     s->plan->entries[entry].source = job.source;
 }

@@ -81,6 +81,15 @@ static void choose(const sf_sweep *s, const sf_job *job, choices *out)
         out->items[out->count++] = (choice){ .strategy = NULL };
 }
 
+/* A strategy that two frameworks have is named with its framework the second time. */
+static void tell_apart(choices *list, sf_arena *arena)
+{
+    for (int k = 0; k < list->count; k++)
+        for (int j = 0; j < k && list->items[k].framework != NULL && list->items[k].title == NULL; j++)
+            if (list->items[j].title == NULL && strcmp(list->items[j].strategy, list->items[k].strategy) == 0)
+                list->items[k].title = sf_arena_printf(arena, "%s, %s", list->items[k].strategy, list->items[k].framework);
+}
+
 /* ---- names ---- */
 
 /* "jobs/demo-gpt2.json" -> "demo-gpt2" */
@@ -206,6 +215,7 @@ sf_status sf_sweep_run(const sf_sweep *s, int argc, char **argv, sf_arena *arena
         choices list;
         SF_TRY(sf_job_options_read(s->job, i, arena, &base));
         choose(s, &base, &list);
+        tell_apart(&list, arena);
         if (report->title == NULL)
             report->title = title_of(s, &base, arena);
         sf_job_close(&base);
