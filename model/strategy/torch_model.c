@@ -89,7 +89,7 @@ typedef struct {
     sf_tt embed_mask, rotary;
     sf_torch_norm norm;
     sf_tt last;                 /* the stream into the final norm                       */
-    sf_tt head_in, casts[4];
+    sf_tt head_in, wide, casts[4];
     int n_casts;
     sf_tt logits, log_probs;
     sf_tt fused_dx, tied_grad;
@@ -190,7 +190,7 @@ static void cast_head(sf_torch *t, pieces *p, sf_tt *y)
     sf_torch_kernel(t, "autocast", p->casts[p->n_casts++], 6 * u(m->vocab) * u(m->hidden), 1);
     sf_tt narrow = sf_torch_take(t, "autocast.input", SF_CAT_ACTIVATIONS, t->compute, u(t->rows) * u(m->hidden));
     sf_torch_kernel(t, "autocast", narrow, 6 * u(t->rows) * u(m->hidden), 1);
-    sf_torch_give(t, *y);
+    p->wide = *y; /* the caller's variable holds it until the loss is there */
     *y = narrow;
 }
 
@@ -216,14 +216,23 @@ static bool fused_kernel(const sf_torch *t)
     return t->compiled || t->job->train.loss == SF_LOSS_KERNEL;
 }
 
+static void lose(sf_torch *t, pieces *p);
+
 static void head_forward(sf_torch *t, pieces *p, sf_tt y)
+{
+    p->logits = p->log_probs = p->fused_dx = p->tied_grad = sf_torch_none();
+    p->wide = sf_torch_none();
+    cast_head(t, p, &y);
+    p->head_in = y;
+    lose(t, p);
+    sf_torch_give(t, p->wide);
+}
+
+static void lose(sf_torch *t, pieces *p)
 {
     const sf_transformer *m = t->model;
     uint64_t n = u(t->rows) * u(m->vocab), half = n * sf_dtype_bytes(t->compute);
 
-    p->logits = p->log_probs = p->fused_dx = p->tied_grad = sf_torch_none();
-    cast_head(t, p, &y);
-    p->head_in = y;
     if (t->job->train.loss == SF_LOSS_FUSED) {
         int64_t chunks = fused_chunks(t), rows = chunk_rows(t, chunks);
         int table = m->tied ? table_param(t) : sf_torch_param_of(t, head_unit(t), SF_ROLE_HEAD_W);
