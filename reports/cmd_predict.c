@@ -52,6 +52,10 @@ static void print_memory(const sf_outcome *o)
                    sf_bytes_text(o->memory.peak_bytes[c]).text);
     printf("  %-24s %15s   (%s, %s)\n", "allocated at most", sf_bytes_text(o->memory.peak_allocated_bytes).text,
            sf_phase_name(o->memory.phase_of_peak), o->memory.op_of_peak == NULL ? "-" : o->memory.op_of_peak);
+    if (o->memory.peak_reserved_bytes > o->memory.peak_allocated_bytes || o->memory.device_used_bytes > o->memory.peak_allocated_bytes) {
+        printf("  %-24s %15s   (the caching allocator's segments)\n", "reserved at most", sf_bytes_text(o->memory.peak_reserved_bytes).text);
+        printf("  %-24s %15s   (with the CUDA context and NCCL)\n", "nvidia-smi shows", sf_bytes_text(o->memory.device_used_bytes).text);
+    }
     if (o->memory.host_bytes > 0)
         printf("  %-24s %15s\n", "host memory of a rank", sf_bytes_text(o->memory.host_bytes).text);
 }
@@ -91,6 +95,8 @@ static void print_text(const sf_job *job, const sf_outcome *o)
     print_memory(o);
     print_communication(o);
     print_time(job, o);
+    for (size_t i = 0; i < job->n_not_modelled; i++)
+        printf("%s%s\n", i == 0 ? "\nNot modelled or unknown, and left out:\n  " : "  ", job->not_modelled[i]);
     if (job->n_assumed > 0) {
         printf("\nNot stated, and taken as by default:");
         for (size_t i = 0; i < job->n_assumed; i++)
