@@ -520,7 +520,7 @@ static void add_entry(search *s, const sf_planner_variant *v, sf_arena *scratch)
     int n_recompute = values_of(base, "train.recompute", job.train.recompute, lean ? SF_RECOMPUTE_FULL : SF_RECOMPUTE_NONE,
                                 lean ? SF_RECOMPUTE_NONE + 1 : SF_RECOMPUTE_COUNT, recompute);
     int n_attention = values_of(base, "train.attention", job.train.attention, lean ? SF_ATTENTION_FLASH : SF_ATTENTION_SDPA,
-                                lean ? 0 : SF_ATTENTION_FLASH + 1, attention); /* not the first FlashAttention */
+                                lean ? 0 : SF_ATTENTION_FLASH + 1, attention); /* not superseded kernels */
     int n_loss = values_of(base, "train.loss", job.train.loss, lean ? SF_LOSS_FUSED : SF_LOSS_FULL, lean ? SF_LOSS_FULL + 1 : SF_LOSS_COUNT, loss);
     int n_sync = values_of(base, "train.sync_each_micro_step", job.train.sync_each_micro_step, false, 2, sync);
     int n_optimizer = 0;
@@ -703,14 +703,22 @@ static void simulate_entry(search *s, int entry, sf_arena *scratch)
 
 /* ---- words ---- */
 
+const char *sf_planner_loss_name(int64_t loss)
+{
+#define AS_NAME(id, name) name,
+    static const char *const names[] = { SF_LOSSES(AS_NAME) };
+#undef AS_NAME
+    return names[loss];
+}
+
 const char *sf_planner_configuration(const sf_job *job, sf_arena *arena)
 {
-    static const char *const losses[] = { "", ", chunked loss", ", fused loss", ", one-kernel loss" };
     const sf_train *t = &job->train;
+    const char *loss = t->loss == SF_LOSS_FULL ? "" : sf_arena_printf(arena, ", %s loss", sf_planner_loss_name(t->loss));
     const char *accum = t->grad_accum > 1 ? sf_arena_printf(arena, " x %lld", (long long)t->grad_accum) : "";
     return sf_arena_printf(arena, "micro-batch %lld%s%s, %s, %s%s%s%s", (long long)t->micro_batch, accum,
                            t->grad_accum > 1 && t->sync_each_micro_step ? " reduced each time" : "", t->recompute == SF_RECOMPUTE_NONE ? "no recompute" : sf_arena_printf(arena, "recompute %s", sf_recompute_name(t->recompute)),
-                           sf_attention_name(t->attention), losses[t->loss], t->optimizer == SF_OPTIMIZER_ADAMW ? "" : ", ",
+                           sf_attention_name(t->attention), loss, t->optimizer == SF_OPTIMIZER_ADAMW ? "" : ", ",
                            t->optimizer == SF_OPTIMIZER_ADAMW ? "" : sf_optimizer_name(t->optimizer));
 }
 

@@ -21,6 +21,8 @@ uint64_t sf_planner_host_bytes(const sf_job *job);
 /* In words, the cheapest change under which `job` (which does not fit) fits; NULL: none of those known. */
 const char *sf_planner_remedy(const sf_planner_ask *ask, const sf_planner_variant *variant, const sf_job *job, sf_arena *arena);
 
+const char *sf_planner_loss_name(int64_t loss);
+
 /* Is the variant among those that the ask leaves open? */
 bool sf_planner_wanted(const sf_planner_ask *ask, const sf_job *base, const sf_planner_variant *variant);
 

@@ -39,11 +39,10 @@ static bool fits_with(const sf_planner_ask *ask, const sf_planner_variant *varia
 /* The settings of the leanest configuration that was found, to which a change is added. */
 static size_t settings_of(const sf_job *job, sf_override *set, sf_arena *arena)
 {
-    static const char *const losses[] = { "full", "chunked", "fused" };
     size_t n = 0;
     set[n++] = (sf_override){ "train.recompute", sf_recompute_name(job->train.recompute) };
     set[n++] = (sf_override){ "train.attention", sf_attention_name(job->train.attention) };
-    set[n++] = (sf_override){ "train.loss", losses[job->train.loss] };
+    set[n++] = (sf_override){ "train.loss", sf_planner_loss_name(job->train.loss) };
     set[n++] = (sf_override){ "train.sync_each_micro_step", job->train.sync_each_micro_step ? "true" : "false" };
     set[n++] = (sf_override){ "train.optimizer", sf_optimizer_name(job->train.optimizer) };
     set[n++] = (sf_override){ "train.micro_batch", sf_arena_printf(arena, "%lld", (long long)job->train.micro_batch) };
