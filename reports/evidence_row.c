@@ -230,8 +230,10 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
         return "this optimizer is not modelled";
     if (value(r, "micro_batch") <= 0)
         return "micro_batch is not stated";
-    if (value(r, "cp") > 1 || has(field(r, "model_name"), "T5"))
+    if (has(field(r, "model_name"), "T5"))
         return "encoder-decoder models are not modelled";
+    if (has(field(r, "model_name"), "BERT")) /* their head sees the masked positions only */
+        return "encoder models are not modelled";
     const char *why = strategy_of(r, job);
     if (why != NULL)
         return why;

@@ -74,14 +74,16 @@ static double attention_share(const sf_gpu *gpu, int head_dim, int seq, bool bac
 /* ---- the model ---- */
 
 /* Under a training step's steady load the power limit lowers the clock below that of a short benchmark: H100 runs matrix
- * products at 1.4 to 1.7 of its 1.83 GHz (facts of compute, section 4.3), and A100 slows by an eighth when the operands
+ * products at 1.4 to 1.7 of its 1.83 GHz (reports of sustained clocks; 0.80 is 1.46 GHz), and A100 slows by an eighth when the operands
  * are random rather than constant (H. He, "Matrix multiplications on GPUs run faster when given predictable data", 2024:
  * about 258 against 297 TFLOPS). Cards that reach their data sheet are rated at the clock that they keep. */
 static double sustained_share(const sf_gpu *gpu)
 {
     double cc = gpu->compute_capability;
     bool keeps = cc >= 12.0 || (cc >= 8.55 && cc < 8.95);
-    return keeps || gpu->vendor[0] != 'N' ? 1.0 : 0.86;
+    if (keeps || gpu->vendor[0] != 'N')
+        return 1.0;
+    return cc >= 9.0 ? 0.80 : 0.86;
 }
 
 static double peak_flops(const sf_gpu *gpu, sf_dtype dtype, bool tf32)
