@@ -255,7 +255,9 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     set(train, "recompute", json_string(has(ckpt, "full") ? "full" : has(ckpt, "selective") ? "selective" : "none"));
     /* FlashAttention-2 is of July 2023: an unnumbered "flash" of that year or before is the first */
     bool first = strcmp(attention, "flash") == 0 && value(r, "year") > 0 && value(r, "year") <= 2023;
-    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") ? "eager" : first ? "flash-v1" : "flash"));
+    /* Transformer Engine, which NeMo and Megatron-Core train with, takes cuDNN's kernel on Hopper */
+    bool cudnn = has(attention, "cudnn") || has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron-Core");
+    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") ? "eager" : cudnn ? "cudnn" : first ? "flash-v1" : "flash"));
     /* llm-foundry's default loss_fn is flash-attn's fused_crossentropy; Megatron's and NeMo's is fused too */
     if (has(field(r, "framework"), "Composer") || has(field(r, "framework"), "Megatron"))
         set(train, "loss", json_string("kernel"));

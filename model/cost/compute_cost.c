@@ -57,12 +57,15 @@ static const double kernel_gap_s = 2.5e-6;
  * of the FLOPs counted: FlashAttention-2 on A100 about 200/312, FlashAttention-2 on H100 335/989 and
  * cuDNN 530/989 (FA3 paper's figures); head size 64: 0.85 and 0.72 of that. PyTorch 2.x on H100 runs
  * FlashAttention-2. Backward: 0.85 of forward's rate (FA2 paper: 63 % against 73 % on A100). */
-static double attention_share(const sf_gpu *gpu, int head_dim, int seq, bool backward, bool first_generation)
+static double attention_share(const sf_gpu *gpu, int head_dim, int seq, bool backward, sf_attention_kernel kernel)
 {
     double cc = gpu->compute_capability;
     double share = cc >= 9.0 ? 0.34 : cc >= 8.0 ? 0.62 : 0.25;
     /* FlashAttention-1 is about half as fast (FlashAttention-2 paper, section 4.1: 1.7 to 3.0 times, A100 and H100) */
-    share *= first_generation ? 0.5 : 1.0;
+    share *= kernel == SF_KERNEL_FLASH1 ? 0.5 : 1.0;
+    /* cuDNN's on Hopper: 529 of 989 TFLOPS at 8k, causal, head size 128 (FA3 paper's figures) */
+    if (kernel == SF_KERNEL_CUDNN && cc >= 9.0)
+        share = 0.54;
     if (head_dim <= 64)
         share *= cc >= 9.0 ? 0.88 : 0.85;
     /* short sequences fill less of a tile row and of the machine: FA2 on H100, causal, 191 at 512, 260 at
@@ -76,7 +79,7 @@ static double attention_share(const sf_gpu *gpu, int head_dim, int seq, bool bac
 /* Under a training step's steady load the power limit lowers the clock below that of a short benchmark: H100 runs matrix
  * products at 1.4 to 1.7 of its 1.83 GHz (reports of sustained clocks; 0.80 is 1.46 GHz), and A100 slows by an eighth when the operands
  * are random rather than constant (H. He, "Matrix multiplications on GPUs run faster when given predictable data", 2024:
- * about 258 against 297 TFLOPS). Cards that reach their data sheet are rated at the clock that they keep. */
+ * about 258 against 297 TFLOPS). Within these ranges the values are those with which published training runs agree. Cards that reach their data sheet are rated at the clock that they keep. */
 static double sustained_share(const sf_gpu *gpu)
 {
     double cc = gpu->compute_capability;
@@ -135,9 +138,9 @@ double sf_gpu_gemm_time_s(const sf_gpu *gpu, sf_dtype dtype, bool tf32, double m
     return fmax(flop / rate, bytes / (gpu->memory_Bps * hbm_share)) + kernel_gap_s;
 }
 
-double sf_gpu_attention_time_s(const sf_gpu *gpu, sf_dtype dtype, double flop, double bytes, int head_dim, int seq, bool backward, bool first_generation)
+double sf_gpu_attention_time_s(const sf_gpu *gpu, sf_dtype dtype, double flop, double bytes, int head_dim, int seq, bool backward, sf_attention_kernel kernel)
 {
-    double rate = peak_flops(gpu, dtype, true) * attention_share(gpu, head_dim, seq, backward, first_generation);
+    double rate = peak_flops(gpu, dtype, true) * attention_share(gpu, head_dim, seq, backward, kernel);
     return fmax(flop / rate, bytes / (gpu->memory_Bps * hbm_share)) + kernel_gap_s;
 }
 
@@ -158,7 +161,9 @@ static double frame_time_s(const sf_gpu *gpu, const sf_class *cls, const sf_issu
         return sf_gpu_gemm_time_s(gpu, op->kind & SF_FRAME_FP8 ? SF_F8 : dtype, tf32, (double)d->m, (double)d->n, (double)d->k, (double)d->batch);
     if (op->type == SF_OP_F_SDPA_FWD || op->type == SF_OP_F_SDPA_BWD)
         return sf_gpu_attention_time_s(gpu, dtype, (double)op->flop, (double)op->bytes, d->head_dim, d->seq, op->type == SF_OP_F_SDPA_BWD,
-                                       (op->kind & SF_FRAME_FLASH1) != 0);
+                                       op->kind & SF_FRAME_FLASH1  ? SF_KERNEL_FLASH1
+                                       : op->kind & SF_FRAME_CUDNN ? SF_KERNEL_CUDNN
+                                                                   : SF_KERNEL_FLASH2);
     return sf_gpu_memory_time_s(gpu, (double)op->bytes, op->launches > 0 ? op->launches : 1);
 }
 
@@ -171,7 +176,7 @@ double sf_gpu_op_time_s(const sf_gpu *gpu, double pcie_Bps, const sf_class *cls,
     case SF_KIND_GEMM:
         return sf_gpu_gemm_time_s(gpu, dtype_of(cls, issue), true, (double)op->dims.m, (double)op->dims.n, (double)op->dims.k, 1);
     case SF_KIND_ATTN:
-        return sf_gpu_attention_time_s(gpu, dtype_of(cls, issue), (double)op->flop, bytes, op->dims.head_dim, op->dims.seq, op->type == SF_OP_ATTN_BWD, false);
+        return sf_gpu_attention_time_s(gpu, dtype_of(cls, issue), (double)op->flop, bytes, op->dims.head_dim, op->dims.seq, op->type == SF_OP_ATTN_BWD, SF_KERNEL_FLASH2);
     case SF_KIND_COPY:
         return op->type == SF_OP_LOAD_BATCH ? kernel_gap_s : bytes / pcie_Bps + kernel_gap_s;
     case SF_KIND_FRAME:

@@ -21,8 +21,9 @@
 double sf_gpu_reachable_flops(const sf_gpu *gpu, sf_dtype dtype, bool tf32);
 
 double sf_gpu_gemm_time_s(const sf_gpu *gpu, sf_dtype dtype, bool tf32, double m, double n, double k, double batch);
-/* Fused attention of `flop` (causal half counted) in one direction; first_generation: FlashAttention-1. */
-double sf_gpu_attention_time_s(const sf_gpu *gpu, sf_dtype dtype, double flop, double bytes, int head_dim, int seq, bool backward, bool first_generation);
+/* Fused attention of `flop` (causal half counted) in one direction. */
+typedef enum { SF_KERNEL_FLASH2, SF_KERNEL_FLASH1, SF_KERNEL_CUDNN } sf_attention_kernel;
+double sf_gpu_attention_time_s(const sf_gpu *gpu, sf_dtype dtype, double flop, double bytes, int head_dim, int seq, bool backward, sf_attention_kernel kernel);
 double sf_gpu_memory_time_s(const sf_gpu *gpu, double bytes, int launches);
 
 /* An op of a program: compute, memory and optimizer kinds, copies between host and device. COMM: 0. */

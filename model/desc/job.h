@@ -32,7 +32,7 @@
     X(ADAMW, "adamw") X(ADAMW_FUSED, "adamw-fused") X(ADAMW_FOREACH, "adamw-foreach")              \
     X(ADAMW_8BIT, "adamw-8bit") X(SGD, "sgd") X(ADAFACTOR, "adafactor") X(LION, "lion")
 #define SF_RECOMPUTES(X) X(NONE, "none") X(FULL, "full") X(SELECTIVE, "selective")
-#define SF_ATTENTIONS(X) X(EAGER, "eager") X(SDPA, "sdpa") X(FLASH, "flash") X(FLASH1, "flash-v1")
+#define SF_ATTENTIONS(X) X(EAGER, "eager") X(SDPA, "sdpa") X(FLASH, "flash") X(FLASH1, "flash-v1") X(CUDNN, "cudnn")
 #define SF_LOSSES(X) X(FULL, "full") X(CHUNKED, "chunked") X(FUSED, "fused") X(KERNEL, "kernel")
 #define SF_SHARDINGS(X)                                                                            \
     X(FULL_SHARD, "full_shard") X(SHARD_GRAD_OP, "shard_grad_op") X(NO_SHARD, "no_shard")          \

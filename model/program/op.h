@@ -71,7 +71,7 @@ typedef enum { SF_OPS(SF_AS_ENUM) SF_OP_COUNT } sf_op_type;
 #undef SF_AS_ENUM
 
 /* `kind` of FRAME ops: bits. */
-enum { SF_FRAME_RECOMPUTE = 1, SF_FRAME_TF32 = 2, SF_FRAME_FP8 = 4, SF_FRAME_FLASH1 = 8 };
+enum { SF_FRAME_RECOMPUTE = 1, SF_FRAME_TF32 = 2, SF_FRAME_FP8 = 4, SF_FRAME_FLASH1 = 8, SF_FRAME_CUDNN = 16 };
 
 #define SF_OP_KINDS(X)                                                                             \
     X(MEM, "mem") X(SYNC, "sync") X(GEMM, "gemm") X(ATTN, "attention") X(MEMORY, "memory")         \

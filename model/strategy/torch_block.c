@@ -272,6 +272,8 @@ static void sdpa_op(sf_torch *t, const attention_shape *a, sf_tt out, bool backw
     op->kind = (t->in_recompute ? SF_FRAME_RECOMPUTE : 0) | (t->job->train.precision == SF_PRECISION_TF32 ? SF_FRAME_TF32 : 0);
     if (t->job->train.attention == SF_ATTENTION_FLASH1)
         op->kind |= SF_FRAME_FLASH1;
+    if (t->job->train.attention == SF_ATTENTION_CUDNN)
+        op->kind |= SF_FRAME_CUDNN;
     op->flop = backward ? score_flop(t, a) / 2 * 5 : score_flop(t, a);
     op->bytes = u(t->rows) * u(a->q_width + a->k_width + a->v_width + a->out_width) * sf_dtype_bytes(t->compute) * (backward ? 2 : 1);
     op->launches = backward ? 3 : 1;
@@ -375,22 +377,26 @@ static void expand(sf_torch *t, const attention_shape *a, sf_torch_saved *s)
 static void attend_eager(sf_torch *t, const attention_shape *a, sf_torch_saved *s)
 {
     int64_t B = t->batch * a->heads, S = t->seq, scores = B * S * S;
-    bool wide = t->autocast || t->model->norm == SF_NORM_RMSNORM; /* LLaMA asks for an fp32 softmax, autocast too */
+    /* LLaMA asks for an fp32 softmax, autocast too; a compiled or Megatron-like one is a single kernel on 16 bits */
+    bool wide = !t->compiled && (t->autocast || t->model->norm == SF_NORM_RMSNORM);
     sf_dtype soft = wide ? SF_F32 : t->compute;
     uint64_t half = u(scores) * sf_dtype_bytes(t->compute);
 
     expand(t, a, s);
     sf_tt raw = temp(t, "scores", t->compute, scores);
     sf_torch_gemm(t, "scores", raw, t->compute, S, S, a->head_dim, B);
-    sf_tt scaled = temp(t, "scores.scaled", t->compute, scores);
-    map(t, "scores.scale", scaled, half);
-    drop(t, &raw);
-    sf_tt masked = temp(t, "scores.masked", t->compute, scores);
-    map(t, "scores.mask", masked, half);
-    drop(t, &scaled);
+    if (!t->compiled) {
+        sf_tt scaled = temp(t, "scores.scaled", t->compute, scores);
+        map(t, "scores.scale", scaled, half);
+        drop(t, &raw);
+        sf_tt masked = temp(t, "scores.masked", t->compute, scores);
+        map(t, "scores.mask", masked, half);
+        drop(t, &scaled);
+        raw = masked;
+    }
     s->probs = keep(t, "softmax", soft, scores);
     map(t, "softmax", s->probs, half);
-    drop(t, &masked);
+    drop(t, &raw);
     bool dropped = t->attention_dropout;
     sf_tt used = s->probs;
     if (soft != t->compute) {
@@ -464,9 +470,12 @@ static void attend_backward_eager(sf_torch *t, const attention_shape *a, sf_tt d
         drop(t, &dscores);
         dscores = narrow;
     }
-    sf_tt unscaled = temp(t, "dscores.scaled", t->compute, scores);
-    map(t, "scores.scale.backward", unscaled, half);
-    drop(t, &dscores);
+    sf_tt unscaled = dscores;
+    if (!t->compiled) {
+        unscaled = temp(t, "dscores.scaled", t->compute, scores);
+        map(t, "scores.scale.backward", unscaled, half);
+        drop(t, &dscores);
+    }
     d[0] = temp(t, "dq", t->compute, t->rows * a->q_width);
     sf_torch_gemm(t, "dq", d[0], t->compute, S, a->head_dim, S, B);
     d[1] = temp(t, "dk", t->compute, t->rows * a->heads * a->head_dim);

@@ -74,8 +74,8 @@ static void attention_is_slower_on_short_sequences(void **state)
     (void)state;
     sf_gpu h100 = gpu("H100");
     double flop = 1e12;
-    double short_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 512, false, false) * 1e-12;
-    double long_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 16384, false, false) * 1e-12;
+    double short_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 512, false, SF_KERNEL_FLASH2) * 1e-12;
+    double long_rate = flop / sf_gpu_attention_time_s(&h100, SF_BF16, flop, 1, 128, 16384, false, SF_KERNEL_FLASH2) * 1e-12;
     assert_true(fabs(short_rate - 191) < 0.1 * 191);
     assert_true(fabs(long_rate - 335) < 0.05 * 335);
 }
