@@ -7,6 +7,7 @@
 
 #include "model/base/text.h"
 #include "model/base/units.h"
+#include "model/cost/replay.h"
 #include "model/desc/job.h"
 #include "model/strategy/lower.h"
 #include "reports/evidence_row.h"
@@ -15,7 +16,7 @@
 /* ---- one prediction ---- */
 
 /* On a device without a limit, so that the time is known even where memory would not do. */
-static sf_status predict(const json_t *job_json, const char *place, sf_arena *arena, sf_job *job, sf_outcome *out)
+static sf_status predict(const json_t *job_json, const char *place, sf_arena *arena, sf_job *job, const sf_program **lowered, sf_outcome *out)
 {
     const sf_program *program = NULL;
     const sf_override unlimited = { "cluster.device_memory_gib", "1000000" };
@@ -25,6 +26,7 @@ static sf_status predict(const json_t *job_json, const char *place, sf_arena *ar
         st = sf_predict(job, program, &(sf_predict_options){ 0 }, arena, out);
     if (st.code != SF_OK)
         sf_job_close(job);
+    *lowered = program;
     return st;
 }
 
@@ -42,7 +44,8 @@ static void predict_row(sf_evidence_row *row, const json_t *job_json, double cap
     sf_arena scratch = { 0 };
     sf_job job;
     sf_outcome out;
-    sf_status st = predict(job_json, row->id, &scratch, &job, &out);
+    const sf_program *program = NULL;
+    sf_status st = predict(job_json, row->id, &scratch, &job, &program, &out);
     if (st.code != SF_OK) {
         row->skipped = sf_arena_strdup(keep, st.msg);
     } else {
@@ -51,8 +54,11 @@ static void predict_row(sf_evidence_row *row, const json_t *job_json, double cap
             capacity = (uint64_t)(capacity_gib * (double)SF_GIB);
         row->gpu = sf_arena_strdup(keep, job.cluster.gpu.name);
         row->predicted_tokens_per_s = out.time.step_s > 0 ? (double)out.tokens_per_step / out.time.step_s : 0;
-        row->predicted_memory_bytes = memory_of(&out, row->memory_kind);
-        row->predicted_fits = out.memory.device_used_bytes <= capacity;
+        /* on the card as it is, where the allocator gives its cache back before it fails */
+        sf_outcome real = out;
+        sf_replay(&job, program, capacity, &scratch, &real);
+        row->predicted_fits = real.fits;
+        row->predicted_memory_bytes = memory_of(real.fits ? &real : &out, row->memory_kind);
         sf_job_close(&job);
     }
     sf_arena_free(&scratch);

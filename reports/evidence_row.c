@@ -208,7 +208,8 @@ static const char *optimizer_of(const sf_run_row *r)
         return "sgd";
     if (has(o, "adafactor"))
         return "adafactor";
-    if (has(o, "fused") || has(o, "distributed") || has(o, "LAMB"))
+    /* apex' and Transformer Engine's FusedAdam is what Megatron and NeMo train with */
+    if (has(o, "fused") || has(o, "distributed") || has(o, "LAMB") || has(field(r, "framework"), "Megatron") || has(field(r, "framework"), "NeMo"))
         return "adamw-fused";
     return "adamw";
 }
@@ -261,6 +262,10 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     /* llm-foundry's default loss_fn is flash-attn's fused_crossentropy; Megatron's and NeMo's is fused too */
     if (has(field(r, "framework"), "Composer") || has(field(r, "framework"), "Megatron"))
         set(train, "loss", json_string("kernel"));
+    if (has(field(r, "notes"), "Liger"))
+        set(train, "loss", json_string("fused"));
+    else if (has(field(r, "notes"), "chunked CE"))
+        set(train, "loss", json_string("chunked"));
     set(train, "compile", json_boolean(has(field(r, "compile"), "yes") || has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron")));
     set(train, "dropout", json_real(0));
     set(train, "sync_each_micro_step", json_boolean(has(field(r, "framework"), "Composer")));

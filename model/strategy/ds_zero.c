@@ -11,7 +11,7 @@ typedef struct {
     uint64_t whole;               /* shard * N, without what always stays whole             */
     bool gathered, kept;          /* kept from forward to backward (max_reuse_distance)     */
     int event;
-    sf_tt parameters;
+    sf_tt parameters, ahead;      /* ahead: prefetched                                      */
 } zero_unit;
 
 typedef struct {
@@ -55,7 +55,7 @@ static void measure_units(sf_torch *t, zero *s)
     uint64_t after = 0;
     s->units = SF_NEW_ARRAY(t->arena, zero_unit, t->n_units);
     for (int i = 0; i < t->n_units; i++)
-        s->units[i] = (zero_unit){ .event = -1, .parameters = sf_torch_none() };
+        s->units[i] = (zero_unit){ .event = -1, .parameters = sf_torch_none(), .ahead = sf_torch_none() };
     for (int i = 0; i < t->n_params; i++) {
         const sf_torch_param *p = &t->params[i];
         zero_unit *u = &s->units[p->unit];
@@ -108,29 +108,47 @@ static void declare(sf_torch *t)
 
 /* ---- stage 3: gathers (5.3) ---- */
 
+/* `n` elements of a unit, in calls of prefetch_bucket_size: each a flat buffer whose pieces are copied out. */
+static sf_tt gather_part(sf_torch *t, zero *s, uint64_t n)
+{
+    uint64_t at_once = (uint64_t)t->job->strategy.stage3_prefetch_bucket_size, done = 0;
+    at_once = at_once == 0 ? n : at_once;
+    if (s->host_params) {
+        sf_torch_copy(t, "zero.shard_in", true, n / s->ways * size(s->half));
+        sf_torch_wait(t, SF_STREAM_COMM, sf_torch_mark(t, SF_STREAM_H2D));
+    }
+    sf_tt whole = sf_torch_take_on(t, "zero.gathered", SF_CAT_PARAMETERS, s->half, n, SF_STREAM_COMM);
+    while (done < n) {
+        uint64_t part = least(at_once, n - done);
+        sf_tt flat = sf_torch_take_on(t, "zero.gather_buffer", SF_CAT_COMM_BUFFERS, s->half, part, SF_STREAM_COMM);
+        if (s->ways > 1)
+            sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_GATHER, .label = "parameters", .in = sf_torch_none(), .out = flat, .elems = part,
+                                                    .after = s->overlap ? -2 : -1 });
+        sf_torch_comm_kernel(t, "zero.copy_out", 2 * part * size(s->half));
+        sf_torch_give(t, flat);
+        done += part;
+    }
+    return whole;
+}
+
+/* Prefetching runs so many elements ahead of use; the rest of a unit comes as its turn does. */
+static void prefetch(sf_torch *t, zero *s, int unit)
+{
+    zero_unit *u = &s->units[unit];
+    uint64_t n = least((uint64_t)t->job->strategy.stage3_prefetch_bucket_size, u->whole);
+    if (!u->gathered && !sf_torch_is(u->ahead) && n > 0)
+        u->ahead = gather_part(t, s, n);
+}
+
 static void gather(sf_torch *t, zero *s, int unit)
 {
     zero_unit *u = &s->units[unit];
     if (u->gathered || u->whole == 0)
         return;
-    if (s->host_params) {
-        sf_torch_copy(t, "zero.shard_in", true, u->whole / s->ways * size(s->half));
-        sf_torch_wait(t, SF_STREAM_COMM, sf_torch_mark(t, SF_STREAM_H2D));
-    }
-    u->parameters = sf_torch_take_on(t, "zero.gathered", SF_CAT_PARAMETERS, s->half, u->whole, SF_STREAM_COMM);
-    /* parameters are prefetched prefetch_bucket_size elements at a time, each call a flat buffer whose pieces are copied out */
-    uint64_t at_once = (uint64_t)t->job->strategy.stage3_prefetch_bucket_size, done = 0;
-    at_once = at_once == 0 ? u->whole : at_once;
-    while (done < u->whole) {
-        uint64_t n = least(at_once, u->whole - done);
-        sf_tt flat = sf_torch_take_on(t, "zero.gather_buffer", SF_CAT_COMM_BUFFERS, s->half, n, SF_STREAM_COMM);
-        if (s->ways > 1)
-            sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_GATHER, .label = "parameters", .in = sf_torch_none(), .out = flat, .elems = n,
-                                                    .after = s->overlap ? -2 : -1 });
-        sf_torch_comm_kernel(t, "zero.copy_out", 2 * n * size(s->half));
-        sf_torch_give(t, flat);
-        done += n;
-    }
+    prefetch(t, s, unit);
+    uint64_t rest = u->whole - (sf_torch_is(u->ahead) ? least((uint64_t)t->job->strategy.stage3_prefetch_bucket_size, u->whole) : 0);
+    if (rest > 0)
+        u->parameters = gather_part(t, s, rest);
     u->event = sf_torch_mark(t, SF_STREAM_COMM);
     u->gathered = true;
 }
@@ -149,7 +167,8 @@ static void release(sf_torch *t, zero *s, int unit)
     if (!u->gathered)
         return;
     sf_torch_give(t, u->parameters);
-    u->parameters = sf_torch_none();
+    sf_torch_give(t, u->ahead);
+    u->parameters = u->ahead = sf_torch_none();
     u->gathered = false;
 }
 
@@ -162,14 +181,18 @@ static void forward_begin(sf_torch *t, int unit)
     if (t->model->tied && unit == t->n_units - 1)
         use(t, s, 0);
     if (unit + 1 < t->n_units)
-        gather(t, s, unit + 1);
+        prefetch(t, s, unit + 1);
 }
 
 static void forward_end(sf_torch *t, int unit)
 {
     zero *s = t->state;
-    if (s->stage == 3 && !s->units[unit].kept)
+    if (s->stage != 3)
+        return;
+    if (!s->units[unit].kept)
         release(t, s, unit);
+    if (unit + 1 < t->n_units)
+        gather(t, s, unit + 1);
 }
 
 static void backward_begin(sf_torch *t, int unit)
@@ -188,7 +211,7 @@ static void backward_begin(sf_torch *t, int unit)
         return;
     use(t, s, unit);
     if (unit > 0)
-        gather(t, s, unit - 1);
+        prefetch(t, s, unit - 1);
 }
 
 /* ---- gradients ---- */
@@ -270,8 +293,12 @@ static void grad_done(sf_torch *t, int i, sf_tt grad)
 static void backward_end(sf_torch *t, int unit)
 {
     zero *s = t->state;
-    if (s->stage == 3 && !(t->model->tied && unit == 0))
+    if (s->stage != 3)
+        return;
+    if (!(t->model->tied && unit == 0))
         release(t, s, unit);
+    if (unit > 0)
+        gather(t, s, unit - 1);
 }
 
 static void give_buckets(sf_torch *t, zero *s)
