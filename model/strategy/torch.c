@@ -258,3 +258,22 @@ void sf_torch_clip(sf_torch *t, uint64_t elems, sf_dtype dtype, bool sharded)
     sf_torch_kernel(t, "clip.scale", sf_torch_none(), 2 * elems * sf_dtype_bytes(dtype), 1 + t->n_params / 100);
     sf_torch_give(t, norm);
 }
+
+/* ---- gradients ---- */
+
+void sf_torch_grad_done(sf_torch *t, int param, sf_tt grad)
+{
+    assert(!t->params[param].done);
+    t->params[param].done = true;
+    t->hooks->grad_done(t, param, grad);
+}
+
+void sf_torch_grads_finish(sf_torch *t, int unit)
+{
+    const sf_torch_unit *u = &t->units[unit];
+    for (int i = u->first + u->count - 1; i >= u->first; i--)
+        if (!t->params[i].done)
+            sf_torch_grad_done(t, i, t->hooks->grad_take(t, i));
+    for (int i = u->first; i < u->first + u->count; i++)
+        t->params[i].done = false;
+}

@@ -29,6 +29,7 @@ typedef struct {
     int unit;
     sf_role role;
     sf_tt grad;        /* where its gradient is, while there is one              */
+    bool done;         /* its gradient has come in this backward                 */
 } sf_torch_param;
 
 static inline uint64_t sf_torch_param_elems(const sf_torch_param *p)
@@ -146,6 +147,11 @@ void sf_torch_declare_moments(sf_torch *t, const sf_torch_update *u);
 void sf_torch_optimizer(sf_torch *t, const sf_torch_update *u);
 /* torch.nn.utils.clip_grad_norm_ over gradients of so many elements; sharded: one scalar all_reduce. */
 void sf_torch_clip(sf_torch *t, uint64_t elems, sf_dtype dtype, bool sharded);
+
+/* A parameter's gradient is there. */
+void sf_torch_grad_done(sf_torch *t, int param, sf_tt grad);
+/* Those of a unit that no op of the model spoke of: small ones of rare kinds. */
+void sf_torch_grads_finish(sf_torch *t, int unit);
 
 /* ---- the model ---- */
 sf_status sf_torch_open(const sf_job *job, sf_arena *arena, sf_torch *out);

@@ -57,10 +57,10 @@ static int unit_of(int layer) { return 1 + layer; }
 void sf_torch_small_grad(sf_torch *t, int unit, sf_role role)
 {
     int p = sf_torch_param_of(t, unit, role);
-    if (p < 0)
+    if (p < 0 || t->params[p].done)
         return;
     sf_tt grad = t->hooks->grad_take(t, p);
-    t->hooks->grad_done(t, p, grad);
+    sf_torch_grad_done(t, p, grad);
 }
 
 static void weight_grad(sf_torch *t, const char *label, int p, int64_t rows, int64_t out, int64_t in, int64_t batch)
@@ -76,7 +76,7 @@ static void weight_grad(sf_torch *t, const char *label, int p, int64_t rows, int
         grad = t->hooks->grad_take(t, p);
         sf_torch_gemm(t, label, grad, t->compute, out, in, rows, batch);
     }
-    t->hooks->grad_done(t, p, grad);
+    sf_torch_grad_done(t, p, grad);
 }
 
 void sf_torch_linear_grad(sf_torch *t, const char *label, int unit, sf_role weight, sf_role bias, int64_t rows, int64_t out, int64_t in)
@@ -837,7 +837,7 @@ static void expert_grads(sf_torch *t, int unit)
         int64_t in = (int64_t)(p->numel / (p->rows > 0 ? p->rows : 1));
         int64_t rows = p->role == SF_ROLE_EXPERT_W ? t->rows * t->model->top_k / t->model->n_experts : t->rows;
         if (p->role == SF_ROLE_EXPERT_B || in == 1)
-            sf_torch_small_grad(t, unit, p->role);
+            sf_torch_grad_done(t, i, t->hooks->grad_take(t, i));
         else
             weight_grad(t, "experts.dw", i, rows > 0 ? rows : 1, (int64_t)p->rows, in, p->copies);
     }

@@ -160,11 +160,11 @@ static void embed_backward(sf_torch *t, pieces *p, sf_tt dx)
         sf_torch_kernel(t, "embedding.backward", grad, bytes + 2 * in, 2);
         sf_torch_kernel(t, "tied.add", p->tied_grad, 3 * bytes, 1);
         sf_torch_give(t, grad);
-        t->hooks->grad_done(t, table, p->tied_grad);
+        sf_torch_grad_done(t, table, p->tied_grad);
     } else {
         sf_tt grad = t->hooks->grad_take(t, table);
         sf_torch_kernel(t, "embedding.backward", grad, bytes + 2 * in, 2);
-        t->hooks->grad_done(t, table, grad);
+        sf_torch_grad_done(t, table, grad);
     }
     sf_torch_give(t, dx);
 }
@@ -324,7 +324,7 @@ static sf_tt head_backward(sf_torch *t, pieces *p)
         dx = p->fused_dx;
         sf_torch_kernel(t, "loss.fused.backward", dx, 2 * u(t->rows) * u(m->hidden) * sf_dtype_bytes(t->compute), 2);
         if (!m->tied)
-            t->hooks->grad_done(t, table, p->tied_grad);
+            sf_torch_grad_done(t, table, p->tied_grad);
     } else {
         sf_tt d = loss_backward(t, p);
         dx = sf_torch_linear_dx(t, "head.dx", t->rows, m->vocab, m->hidden);
@@ -344,7 +344,7 @@ static sf_tt head_backward(sf_torch *t, pieces *p)
         if (m->tied)
             p->tied_grad = grad;
         else
-            t->hooks->grad_done(t, table, grad);
+            sf_torch_grad_done(t, table, grad);
     }
     sf_torch_give(t, p->head_in);
     for (int i = 0; i < p->n_casts; i++)
@@ -462,19 +462,23 @@ static void backward(sf_torch *t, pieces *p)
     t->b.phase = SF_PHASE_BACKWARD;
     hook(t, t->hooks->backward_begin, head_unit(t));
     sf_tt dx = head_backward(t, p);
+    sf_torch_grads_finish(t, head_unit(t));
     hook(t, t->hooks->backward_end, head_unit(t));
     hook(t, t->hooks->backward_begin, final_unit(t));
     dx = sf_torch_norm_backward(t, final_unit(t), SF_ROLE_NORMF_W, SF_ROLE_NORMF_B, dx, &p->norm, t->rows);
     drop(t, &p->last);
+    sf_torch_grads_finish(t, final_unit(t));
     hook(t, t->hooks->backward_end, final_unit(t));
     for (int l = t->n_layers - 1; l >= 0; l--) {
         hook(t, t->hooks->backward_begin, 1 + l);
         dx = block_backward(t, p, l, dx);
+        sf_torch_grads_finish(t, 1 + l);
         hook(t, t->hooks->backward_end, 1 + l);
     }
     hook(t, t->hooks->backward_begin, 0);
     drop(t, &p->rotary);
     embed_backward(t, p, dx);
+    sf_torch_grads_finish(t, 0);
     hook(t, t->hooks->backward_end, 0);
 }
 
