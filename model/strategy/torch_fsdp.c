@@ -58,6 +58,8 @@ typedef struct {
     uint64_t total;               /* of one rank's shards                                   */
 } fsdp;
 
+static uint64_t size(sf_dtype d) { return sf_dtype_bytes(d); }
+
 static fsdp_unit *unit_of(fsdp *s, const sf_torch *t, int unit)
 {
     return unit >= 1 && unit <= t->n_layers && s->n_units > 1 ? &s->units[unit] : &s->units[0];
@@ -73,6 +75,10 @@ static void measure(sf_torch *t, fsdp *s)
                                    .unsharded = sf_torch_none(), .reduce_in = sf_torch_none() };
     for (int i = 0; i < t->n_params; i++) {
         fsdp_unit *u = unit_of(s, t, t->params[i].unit);
+        if (!s->two && t->job->strategy.use_orig_params) { /* each starts at a multiple of 16 bytes of the gathered type (_flat_param.py, _get_aligned_numel) */
+            uint64_t align = 16 / size(s->param);
+            u->elems = sf_torch_ceil(u->elems, align) * align;
+        }
         u->elems += sf_torch_param_elems(&t->params[i]);
         u->tensors += t->params[i].copies;
         if (s->two)
@@ -86,7 +92,6 @@ static void measure(sf_torch *t, fsdp *s)
 }
 
 static uint64_t padded(const fsdp *s, const fsdp_unit *u) { return u->shard * s->ways; }
-static uint64_t size(sf_dtype d) { return sf_dtype_bytes(d); }
 static bool sync_only_last(const sf_torch *t, const fsdp *s) { return t->n_micro > 1 && !s->reduces_every; }
 
 static void declare(sf_torch *t)
@@ -413,7 +418,8 @@ static sf_status lower(const sf_job *job, sf_arena *arena, bool two, sf_program 
     s->forward_prefetch = !two && k->forward_prefetch;
     s->shard = pure ? t->weight : SF_F32;
     s->param = chosen(k->param_dtype, t->weight);
-    s->reduce = chosen(k->reduce_dtype, s->param);
+    /* reduce_dtype not given: FSDP1 reduces in param_dtype, FSDP2 in the parameters' own (tests/data/oracle/collectives.json) */
+    s->reduce = chosen(k->reduce_dtype, two ? s->shard : s->param);
     return sf_torch_write(t, &hooks, s, out);
 }
 

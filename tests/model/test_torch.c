@@ -94,6 +94,132 @@ static void peaks_are_pytorch_s(void **state)
     json_decref(oracle);
 }
 
+/* ---- collectives of a step ---- */
+
+typedef struct {
+    uint64_t calls, bytes;
+} traffic;
+
+static const sf_op_type kinds[] = { SF_OP_ALL_REDUCE, SF_OP_ALL_GATHER, SF_OP_REDUCE_SCATTER };
+
+/* Array bytes of each kind in the last step that the fixture lists; scalars and DDP's buffer broadcasts are left out. */
+static bool oracle_traffic(const json_t *item, traffic t[3])
+{
+    const json_t *calls = json_object_get(item, "calls"), *step = NULL;
+    size_t i;
+    json_t *row;
+    for (const char *const *name = (const char *const[]){ "step 3", "step 2", "step 1", NULL }; *name != NULL && !json_is_array(step); name++)
+        step = json_object_get(calls, *name);
+    if (!json_is_array(step))
+        return false;
+    memset(t, 0, 3 * sizeof *t);
+    json_array_foreach((json_t *)step, i, row)
+    {
+        const char *op = json_string_value(json_array_get(row, 1));
+        uint64_t in = (uint64_t)json_integer_value(json_array_get(row, 4)), out = (uint64_t)json_integer_value(json_array_get(row, 5));
+        for (int k = 0; k < 3; k++)
+            if (strcmp(op, sf_op_name(kinds[k])) == 0 && (in > 8 || out > 8)) {
+                t[k].calls++;
+                t[k].bytes += in > out ? in : out;
+            }
+    }
+    return true;
+}
+
+/* The fixture's case as a job; NULL: it has something that a job cannot say. */
+static json_t *collective_job(const json_t *oracle, const json_t *c)
+{
+    static const char *const known[] = { "kind", "model", "world", "ddp", "fsdp", "mixed", "micro_steps", "no_sync" };
+    const char *kind = json_string_value(json_object_get(c, "kind")), *key;
+    json_t *value, *strategy = json_object(), *knobs = json_object_get(c, strcmp(kind, "ddp") == 0 ? "ddp" : "fsdp");
+    int64_t world = json_integer_value(json_object_get(c, "world")), micro = json_integer_value(json_object_get(c, "micro_steps"));
+    const json_t *mixed = json_object_get(c, "mixed"), *cap = json_object_get(knobs, "bucket_cap_mb");
+    bool fine = world > 1 && json_object_get(knobs, "find_unused_parameters") == NULL && (cap == NULL || json_is_integer(cap));
+    json_object_foreach((json_t *)c, key, value)
+    {
+        size_t k = 0;
+        while (k < sizeof known / sizeof known[0] && strcmp(known[k], key) != 0)
+            k++;
+        fine = fine && k < sizeof known / sizeof known[0];
+    }
+    json_object_set_new(strategy, "name", json_string(strcmp(kind, "fsdp1") == 0 ? "fsdp" : kind));
+    json_object_foreach(knobs, key, value)
+    {
+        const char *text = json_string_value(value);
+        if (strcmp(key, "sharding") == 0) {
+            fine = fine && strcmp(text, "FULL_SHARD") == 0;
+            json_object_set_new(strategy, "sharding", json_string("full_shard"));
+        } else if (strcmp(key, "backward_prefetch") == 0) {
+            json_object_set_new(strategy, key, json_string(text == NULL ? "none" : strcmp(text, "BACKWARD_PRE") == 0 ? "pre" : "post"));
+        } else if (strcmp(key, "sync_module_states") != 0) {
+            json_object_set(strategy, key, value);
+        }
+    }
+    const char *param = json_string_value(json_array_get(mixed, 0)), *reduce = json_string_value(json_array_get(mixed, 1));
+    if (reduce != NULL)
+        json_object_set_new(strategy, "reduce_dtype", json_string(reduce));
+    if (!fine) {
+        json_decref(strategy);
+        return NULL;
+    }
+    return json_pack("{s:O, s:s, s:{s:s, s:I, s:I}, s:o, s:{s:i, s:i, s:s, s:I, s:b}}", "model",
+                     json_object_get(json_object_get(oracle, "models"), json_string_value(json_object_get(c, "model"))), "framework", "pytorch", "cluster", "gpu",
+                     "H100-SXM5-80GB", "gpus_per_node", (json_int_t)(world < 8 ? world : 8), "nodes", (json_int_t)(world < 8 ? 1 : world / 8), "strategy", strategy,
+                     "train", "micro_batch", 1, "seq_len", 16, "precision", param == NULL ? "fp32" : strcmp(param, "bf16") == 0 ? "bf16-mixed" : "fp16-mixed",
+                     "grad_accum", (json_int_t)(micro > 0 ? micro : 1), "sync_each_micro_step", !json_is_true(json_object_get(c, "no_sync")));
+}
+
+static void check_traffic(const json_t *job_json, const json_t *c, const traffic want[3])
+{
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_program *program = NULL;
+    sf_outcome out;
+    sf_status st = sf_job_from_json(job_json, "job", NULL, 0, &arena, &job);
+    if (st.code == SF_OK)
+        st = sf_lower(&job, &arena, &program);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    sf_account(program, 0, &arena, &out);
+    for (int k = 0; k < 3; k++) {
+        const sf_outcome_comm *row = sf_outcome_comm_row(&out, kinds[k], SF_GROUP_WORLD);
+        if (row->calls != want[k].calls || row->bytes_per_rank != want[k].bytes) {
+            char *text = json_dumps(c, JSON_COMPACT);
+            fail_msg("%s: %s %lu calls, %lu bytes, not %lu, %lu", text, sf_op_name(kinds[k]), (unsigned long)row->calls, (unsigned long)row->bytes_per_rank,
+                     (unsigned long)want[k].calls, (unsigned long)want[k].bytes);
+        }
+    }
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+}
+
+/* Number and bytes of the collectives of a step, exactly, as they reach NCCL from DDP, FSDP1 and FSDP2 themselves. */
+static void collectives_are_pytorch_s(void **state)
+{
+    json_t *oracle = NULL;
+    size_t i, compared = 0;
+    json_t *item;
+    traffic want[3];
+    (void)state;
+    sf_status st = sf_json_read(SF_TEST_DATA "/oracle/collectives.json", &oracle);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    json_array_foreach(json_object_get(oracle, "cases"), i, item)
+    {
+        const json_t *c = json_object_get(item, "case");
+        json_t *job = collective_job(oracle, c);
+        if (job == NULL)
+            continue;
+        if (oracle_traffic(item, want)) {
+            check_traffic(job, c, want);
+            compared++;
+        }
+        json_decref(job);
+    }
+    assert_true(compared >= 35);
+    json_decref(oracle);
+}
+
 static uint64_t peak_of(const char *strategy, const char *framework, const char *extra)
 {
     sf_arena arena = { 0 };
@@ -135,6 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peaks_are_pytorch_s),
+        cmocka_unit_test(collectives_are_pytorch_s),
         cmocka_unit_test(zero_peaks_are_the_sums_of_their_terms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
