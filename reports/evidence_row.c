@@ -262,6 +262,9 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     /* llm-foundry's default loss_fn is flash-attn's fused_crossentropy; Megatron's and NeMo's is fused too */
     if (has(field(r, "framework"), "Composer") || has(field(r, "framework"), "Megatron"))
         set(train, "loss", json_string("kernel"));
+    /* torchtitan compiles its loss too since 2025 (components/loss.py) */
+    if (has(field(r, "framework"), "torchtitan") && has(field(r, "compile"), "yes") && value(r, "year") >= 2025)
+        set(train, "loss", json_string("kernel"));
     if (has(field(r, "notes"), "Liger"))
         set(train, "loss", json_string("fused"));
     else if (has(field(r, "notes"), "chunked CE"))

@@ -214,6 +214,17 @@ static void read_model(sf_config_reader *r)
     sf_config_note_add(r, "model.flavor", flavor != NULL ? flavor : json_null(), SF_CONFIG_AUTO, "model", "not a model of the catalogue: the job must state its model");
 }
 
+/* compile.components names what is compiled: with the loss, it is one kernel. */
+static void read_loss(sf_config_reader *r)
+{
+    const json_t *components = sf_config_at(r->root, "compile.components");
+    size_t i;
+    json_t *item;
+    json_array_foreach((json_t *)components, i, item)
+        if (json_is_string(item) && strcmp(json_string_value(item), "loss") == 0 && json_is_true(sf_config_get(r, "train.compile")))
+            sf_config_set_text(r, "train.loss", "kernel");
+}
+
 static sf_status read_global_batch(sf_config_reader *r)
 {
     const json_t *value = sf_config_at(r->root, "training.global_batch_size");
@@ -236,6 +247,7 @@ sf_status sf_config_torchtitan(sf_config_reader *r)
     SF_TRY(read_degrees(r));
     SF_TRY(read_precision(r));
     SF_TRY(read_global_batch(r));
+    read_loss(r);
     read_model(r);
     return SF_SUCCESS;
 }

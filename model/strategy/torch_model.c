@@ -210,10 +210,11 @@ static int64_t chunk_rows(const sf_torch *t, int64_t chunks)
     return t->batch * ((t->seq + chunks - 1) / chunks);
 }
 
-/* The loss is one kernel on the logits as they are: compiled, or flash-attn's CrossEntropyLoss. */
+/* The loss is one kernel on the logits as they are (flash-attn's CrossEntropyLoss, or compiled on its own). A compiled
+ * model does not say so of its loss, which trainers compute outside of it. */
 static bool fused_kernel(const sf_torch *t)
 {
-    return t->compiled || t->job->train.loss == SF_LOSS_KERNEL;
+    return t->job->train.loss == SF_LOSS_KERNEL;
 }
 
 static void lose(sf_torch *t, pieces *p);
@@ -282,12 +283,6 @@ static sf_tt loss_backward(sf_torch *t, pieces *p)
     if (t->job->train.loss == SF_LOSS_KERNEL) { /* in place */
         sf_torch_kernel(t, "loss.backward", p->logits, 2 * half, 1);
         return p->logits;
-    }
-    if (t->compiled) {
-        d = sf_torch_take(t, "loss.dlogits", SF_CAT_LOGITS, t->compute, n);
-        sf_torch_kernel(t, "loss.backward", d, 2 * half, 1);
-        sf_torch_give(t, p->logits);
-        return d;
     }
     bool chunked = t->job->train.loss == SF_LOSS_CHUNKED;
     uint64_t part = chunked ? u(chunk_rows(t, LOSS_CHUNKS)) * u(t->model->vocab) : n;
