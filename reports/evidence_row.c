@@ -134,8 +134,6 @@ static const char *strategy_of(const sf_run_row *r, json_t *job)
         return "a CUDA trainer of its own: no framework's behaviour is modelled for it";
     if (has(strategy, "PTD") || has(strategy, "3D") || has(strategy, "+CP") || has(strategy, "no CP") || has(strategy, "Megatron-FSDP") || has(strategy, "sharded weights"))
         return "this combination of parallelisms is not modelled";
-    if (has(strategy, "DataParallel"))
-        return "nn.DataParallel is not modelled for frameworks yet";
     if (has(strategy, "ZeRO-3") || has(strategy, "ZeRO-2") || has(strategy, "ZeRO-1")) {
         name = has(strategy, "ZeRO-3") ? "zero3" : has(strategy, "ZeRO-2") ? "zero2" : "zero1";
         fw = "deepspeed";
@@ -152,6 +150,8 @@ static const char *strategy_of(const sf_run_row *r, json_t *job)
             set(s, "reshard_after_forward", json_false());
     } else if (one || has(strategy, "single")) {
         name = "single";
+    } else if (has(strategy, "DataParallel")) {
+        name = "dp";
     } else if (has(strategy, "DDP") || strcmp(strategy, "DP") == 0) {
         name = "ddp";
     } else {

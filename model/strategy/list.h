@@ -15,6 +15,7 @@
     X(SHARDFIT, "zero2", sf_lower_zero2, "optimizer state and gradients sharded")                  \
     X(SHARDFIT, "zero3", sf_lower_zero3, "optimizer state, gradients and parameters sharded")       \
     X(PYTORCH, "single", sf_lower_torch_single, "one device")                                      \
+    X(PYTORCH, "dp", sf_lower_torch_dp, "nn.DataParallel: one process, everything meets on device 0") \
     X(PYTORCH, "ddp", sf_lower_torch_ddp, "DistributedDataParallel")                               \
     X(PYTORCH, "fsdp", sf_lower_torch_fsdp, "FullyShardedDataParallel (FSDP1)")                    \
     X(PYTORCH, "fsdp2", sf_lower_torch_fsdp2, "fully_shard (FSDP2)")                                     \
