@@ -26,6 +26,7 @@ typedef struct {
     int params_in;
     int last_event;
     zero_unit *units;             /* stage 3: as torch's units                              */
+    bool hpz, qwz;                /* ZeRO++: a second shard inside the node; int8 gathers    */
     uint64_t small;               /* elements that stay whole on every rank                 */
     sf_tt whole;                  /* parameters that every rank has whole                   */
 } zero;
@@ -78,6 +79,12 @@ static void declare_stage3(sf_torch *t, zero *s)
 {
     measure_units(t, s);
     sf_torch_persistent(t, "zero.shards", SF_CAT_PARAMETERS, s->host_params ? SF_SPACE_HOST : SF_SPACE_DEVICE, s->half, s->partition);
+    if (s->hpz) { /* each node holds the parameters once more, cut among its GPUs (ZeRO++, arXiv:2306.10209, section 3.2) */
+        uint64_t whole = 0;
+        for (int i = 0; i < t->n_units; i++)
+            whole += s->units[i].whole;
+        sf_torch_persistent(t, "zero.secondary_shards", SF_CAT_PARAMETERS, SF_SPACE_DEVICE, s->half, whole / (uint64_t)t->job->cluster.gpus_per_node);
+    }
     s->whole = sf_torch_persistent(t, "zero.small_parameters", SF_CAT_PARAMETERS, SF_SPACE_DEVICE, s->half, s->small);
     declare_states(t, s, s->partition);
     if (!s->host_optimizer)
@@ -118,11 +125,16 @@ static sf_tt gather_part(sf_torch *t, zero *s, uint64_t n)
         sf_torch_wait(t, SF_STREAM_COMM, sf_torch_mark(t, SF_STREAM_H2D));
     }
     sf_tt whole = sf_torch_take_on(t, "zero.gathered", SF_CAT_PARAMETERS, s->half, n, SF_STREAM_COMM);
+    /* backward gathers from the second shard, in the node and unquantized */
+    bool inside = s->hpz && t->b.phase == SF_PHASE_BACKWARD;
+    sf_dtype sent = s->qwz && !inside ? SF_U8 : s->half;
     while (done < n) {
         uint64_t part = least(at_once, n - done);
-        sf_tt flat = sf_torch_take_on(t, "zero.gather_buffer", SF_CAT_COMM_BUFFERS, s->half, part, SF_STREAM_COMM);
+        sf_tt flat = sf_torch_take_on(t, "zero.gather_buffer", SF_CAT_COMM_BUFFERS, sent, part, SF_STREAM_COMM);
+        if (sent != s->half)
+            sf_torch_comm_kernel(t, "zero.quantize", part / s->ways * (1 + size(s->half)));
         if (s->ways > 1)
-            sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_GATHER, .label = "parameters", .in = sf_torch_none(), .out = flat, .elems = part,
+            sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_GATHER, .group = inside ? SF_GROUP_LOCAL : SF_GROUP_WORLD, .label = "parameters", .in = sf_torch_none(), .out = flat, .elems = part,
                                                     .after = s->overlap ? -2 : -1 });
         sf_torch_comm_kernel(t, "zero.copy_out", 2 * part * size(s->half));
         sf_torch_give(t, flat);
@@ -427,9 +439,7 @@ static const sf_torch_hooks hooks = {
 static sf_status refuse(const sf_job *job)
 {
     const sf_strategy_knobs *k = &job->strategy;
-    const char *what = k->zero_hpz_partition_size > 1                                                            ? "zero_hpz_partition_size (ZeRO++)"
-                       : k->zero_quantized_weights                                                               ? "zero_quantized_weights (ZeRO++)"
-                       : k->zero_quantized_gradients                                                             ? "zero_quantized_gradients (ZeRO++)"
+    const char *what = k->zero_quantized_gradients                                                             ? "zero_quantized_gradients (ZeRO++)"
                        : k->mics_shard_size > 0                                                                  ? "mics_shard_size (MiCS)"
                        : k->offload_optimizer_device == SF_DEVICE_NVME || k->offload_param_device == SF_DEVICE_NVME ? "offloading to NVMe (ZeRO-Infinity)"
                        : k->sparse.mode != SF_SPARSITY_NONE                                                      ? "sparse_attention"
@@ -441,11 +451,17 @@ static sf_status refuse(const sf_job *job)
 static sf_status lower(const sf_job *job, sf_arena *arena, int stage, sf_program *out)
 {
     const sf_strategy_knobs *k = &job->strategy;
+    bool hpz = stage == 3 && k->zero_hpz_partition_size > 1 && job->cluster.nodes > 1;
+    if (hpz && k->zero_hpz_partition_size != job->cluster.gpus_per_node)
+        return SF_FAIL(SF_EUNSUP, "zero_hpz_partition_size %lld: a secondary shard over the %lld GPUs of a node is modelled, no other size",
+                       (long long)k->zero_hpz_partition_size, (long long)job->cluster.gpus_per_node);
     sf_torch *t = SF_NEW(arena, sf_torch);
     zero *s = SF_NEW(arena, zero);
     SF_TRY(refuse(job));
     SF_TRY(sf_torch_open(job, arena, t));
     *s = (zero){ .stage = stage, .ways = (uint64_t)t->world_size, .half = t->weight, .grad = t->weight };
+    s->hpz = hpz;
+    s->qwz = stage == 3 && k->zero_quantized_weights;
     s->grad = k->grad_accum_dtype == SF_DTYPE_CHOICE_FP32 ? SF_F32 : t->weight;
     s->overlap = stage > 0 && (k->overlap_comm == 1 || (k->overlap_comm == SF_AUTO && stage == 3));
     s->contiguous = stage > 0 && k->contiguous_gradients;

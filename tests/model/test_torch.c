@@ -257,12 +257,51 @@ static void zero_peaks_are_the_sums_of_their_terms(void **state)
     assert_true(peak_of("fsdp", "pytorch", NULL) < peak_of("ddp", "pytorch", NULL) / 3);
 }
 
+static void two_nodes(const char *path, const char *value, sf_outcome *out)
+{
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_program *program = NULL;
+    const sf_override o[] = { { "model", "llama-2-7b" }, { "cluster.gpu", "A100 SXM4 80GB" }, { "cluster.gpus_per_node", "8" }, { "cluster.nodes", "2" },
+                              { "framework", "deepspeed" }, { "strategy.name", "zero3" }, { "train.seq_len", "512" }, { path, value } };
+    sf_status st = sf_job_read(NULL, o, path == NULL ? 7 : 8, &arena, &job);
+    if (st.code == SF_OK)
+        st = sf_lower(&job, &arena, &program);
+    if (st.code == SF_OK)
+        st = sf_program_verify(program);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    sf_account(program, 0, &arena, out);
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+}
+
+/* ZeRO++: hpZ over the 8 GPUs of a node keeps 2 bytes of each of the P - small elements once more, an eighth of it on a
+ * GPU, and backward gathers in the node. Small are the 65 norms of 4096, which stay whole: P - small = 6738149376. qwZ
+ * gathers one byte instead of two. */
+static void zeropp_moves_what_it_says(void **state)
+{
+    sf_outcome plain, hpz, qwz;
+    (void)state;
+    two_nodes(NULL, NULL, &plain);
+    two_nodes("strategy.zero_hpz_partition_size", "8", &hpz);
+    two_nodes("strategy.zero_quantized_weights", "true", &qwz);
+    assert_int_equal(hpz.memory.peak_allocated_bytes - plain.memory.peak_allocated_bytes, 2 * 6738149376u / 8);
+    uint64_t whole = sf_outcome_comm_row(&plain, SF_OP_ALL_GATHER, SF_GROUP_WORLD)->bytes_per_rank;
+    uint64_t small = 2 * (6738415616u - 6738149376u); /* gathered once a step */
+    assert_int_equal(sf_outcome_comm_row(&hpz, SF_OP_ALL_GATHER, SF_GROUP_WORLD)->bytes_per_rank +
+                         sf_outcome_comm_row(&hpz, SF_OP_ALL_GATHER, SF_GROUP_LOCAL)->bytes_per_rank, whole);
+    assert_true(sf_outcome_comm_row(&hpz, SF_OP_ALL_GATHER, SF_GROUP_LOCAL)->calls > 0);
+    assert_int_equal(2 * (sf_outcome_comm_row(&qwz, SF_OP_ALL_GATHER, SF_GROUP_WORLD)->bytes_per_rank - small), whole - small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(peaks_are_pytorch_s),
         cmocka_unit_test(collectives_are_pytorch_s),
         cmocka_unit_test(zero_peaks_are_the_sums_of_their_terms),
+        cmocka_unit_test(zeropp_moves_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
