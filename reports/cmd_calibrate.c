@@ -13,15 +13,18 @@
 #include "exec/provenance.h"
 #include "model/base/text.h"
 #include "model/base/units.h"
+#include "model/cost/collective_cost_profile.h"
 #include "reports/commands.h"
 #include "reports/output.h"
 
-enum { MAX_COUNTS = SF_PROFILE_SETS / 2, OPT_PART = 1000 };
+enum { MAX_COUNTS = SF_PROFILE_SETS / 2, MAX_LOGS = 64, OPT_PART = 1000, OPT_NCCL_TESTS, OPT_NODES };
 
 typedef struct {
     int counts[MAX_COUNTS], n_counts;
     const char *output;
     const char *part; /* we are a rank: write our set here */
+    const char *logs[MAX_LOGS]; /* of nccl-tests, to import instead of measuring */
+    int n_logs, nodes;
     sf_calibrate_depth depth;
     bool json;
     sf_status st;
@@ -52,6 +55,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'q': o->depth = SF_CALIBRATE_QUICK; break;
     case 'j': o->json = true; break;
     case OPT_PART: o->part = arg; break;
+    case OPT_NODES:
+        o->nodes = atoi(arg);
+        if (o->nodes < 1)
+            argp_error(state, "--nodes is a number of nodes, not '%s'", arg);
+        break;
+    case OPT_NCCL_TESTS:
+        if (o->n_logs == MAX_LOGS)
+            argp_error(state, "more than %d logs", MAX_LOGS);
+        o->logs[o->n_logs++] = arg;
+        break;
     case ARGP_KEY_ARG: argp_error(state, "unexpected argument '%s'", arg); break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -63,6 +76,9 @@ static const struct argp_option option_rows[] = {
     { "output", 'o', "FILE", 0, "the profile (default: $SHARDFIT_PROFILE or ~/.cache/shardfit/profile.json)", 0 },
     { "quick", 'q', NULL, 0, "fewer and smaller sizes: seconds", 0 },
     { "json", 'j', NULL, 0, "print the profile", 0 },
+    { "nccl-tests", OPT_NCCL_TESTS, "LOG", 0, "measure nothing: import what nccl-tests printed into a profile of collectives, which `collective --profile` uses; "
+      "several times for several logs; needs --output", 0 },
+    { "nodes", OPT_NODES, "N", 0, "with --nccl-tests: nodes, where a log does not tell", 0 },
     { "part", OPT_PART, "FILE", OPTION_HIDDEN, "be one rank of a measurement", 0 },
     { 0 },
 };
@@ -228,6 +244,39 @@ static void default_counts(options *o)
         o->counts[o->n_counts++] = n;
 }
 
+/* ---- logs of nccl-tests ---- */
+
+static sf_status import_logs(const options *o, sf_arena *arena, sf_collective_profile *profile)
+{
+    if (o->output == NULL)
+        return SF_FAIL(SF_EINVAL, "--nccl-tests writes a profile of collectives: name its file by --output");
+    SF_TRY(sf_output_check(o->output));
+    for (int i = 0; i < o->n_logs; i++) {
+        sf_nccl_log log;
+        SF_TRY(sf_nccl_log_read(o->logs[i], SF_COLL_COUNT, arena, &log));
+        for (size_t k = 0; k < log.n_warnings; k++)
+            fprintf(stderr, "shardfit: %s\n", log.warnings[k]);
+        SF_TRY(sf_status_prefix(sf_collective_profile_import(&log, o->nodes, arena, profile), "%s", o->logs[i]));
+    }
+    return sf_collective_profile_write(o->output, profile);
+}
+
+static int import(const options *o)
+{
+    sf_arena arena = { 0 };
+    sf_collective_profile profile = { 0 };
+    sf_status st = import_logs(o, &arena, &profile);
+    for (size_t i = 0; st.code == SF_OK && i < profile.n_curves; i++) {
+        const sf_collective_curve *c = &profile.curves[i];
+        printf("%s  %d ranks on %d %s  %d sizes, %s to %s\n", sf_collective_name(c->op), c->ranks, c->nodes, c->nodes == 1 ? "node" : "nodes", c->n,
+               sf_bytes_text((uint64_t)c->bytes[0]).text, sf_bytes_text((uint64_t)c->bytes[c->n - 1]).text);
+    }
+    if (st.code == SF_OK)
+        printf("%s: use it with shardfit collective --profile\n", o->output);
+    sf_arena_free(&arena);
+    return st.code == SF_OK ? SF_EXIT_DONE : sf_cmd_fail(st);
+}
+
 int sf_cmd_calibrate(int argc, char **argv)
 {
     options o = { .depth = SF_CALIBRATE_FULL };
@@ -239,6 +288,8 @@ int sf_cmd_calibrate(int argc, char **argv)
         return sf_cmd_fail(o.st);
     if (o.part != NULL)
         return be_a_rank(&o);
+    if (o.n_logs > 0)
+        return import(&o);
     if (o.n_counts == 0)
         default_counts(&o);
     if (o.output == NULL)
