@@ -7,7 +7,7 @@
 #include "sim/engine.h"
 #include "sim/predict_gpu.h"
 
-/* Host time to launch a kernel from C: 2 to 4 us (CUDA launch latency, facts of several sources). */
+/* Host time to launch a kernel from C: 2 to 4 us (CUDA launch latency as several benchmarks report it). */
 static const double launch_s = 4e-6;
 
 /* An offloaded optimizer on the host: DeepSpeed's CPUAdam reaches 4 to 4.5 G parameters a second on a

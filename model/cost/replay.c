@@ -4,7 +4,7 @@
 #include "model/cost/allocator.h"
 #include "model/program/cursor.h"
 
-/* Measured contexts with modules loaded lazily, as is the default since CUDA 11.7 (facts of memory, section 2): A100 0.47 GiB
+/* Measured contexts with modules loaded lazily, as is the default since CUDA 11.7: A100 0.47 GiB
  * (ml-engineering training/performance), RTX 3090 256 MiB bare and RTX 6000 Ada 426 MiB (unsloth-zoo#1053). */
 uint64_t sf_context_bytes(const sf_gpu *gpu)
 {

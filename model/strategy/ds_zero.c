@@ -1,7 +1,6 @@
 /* DeepSpeed's ZeRO (deepspeed/runtime/zero/{stage_1_and_2,stage3,partition_parameters,partitioned_param_coordinator}.py,
  * 0.19) and stage 0 (runtime/fp16/fused_optimizer.py): 16-bit parameters and gradients, an fp32 master and moments in
- * partitions, buckets of reduce_bucket_size elements. What each term is, and where it comes from: facts of DeepSpeed,
- * sections 2 to 6, cited by number below. */
+ * partitions, buckets of reduce_bucket_size elements. Terms bear the names of the code that makes them. */
 #include <limits.h>
 
 #include "model/strategy/torch_shard.h"
@@ -39,7 +38,7 @@ static bool stays_whole(const sf_torch *t, const sf_torch_param *p)
     return (double)p->numel <= t->job->strategy.stage3_param_persistence_threshold;
 }
 
-/* ---- what is always there (4.1, 5.1) ---- */
+/* ---- what is always there ---- */
 
 static void declare_states(sf_torch *t, zero *s, uint64_t elems)
 {
@@ -69,7 +68,7 @@ static void measure_units(sf_torch *t, zero *s)
     s->partition = 0;
     for (int i = t->n_units - 1; i >= 0; i--) {
         s->partition += s->units[i].shard;
-        /* used again in backward within so many elements of the modules in between, each counted in both passes (5.3) */
+        /* used again in backward within so many elements of the modules in between, each counted in both passes (max_reuse_distance) */
         s->units[i].kept = 2.0 * (double)after < t->job->strategy.stage3_max_reuse_distance;
         after += t->units[i].elems;
     }
@@ -107,13 +106,13 @@ static void declare(sf_torch *t)
     }
     s->whole = sf_torch_persistent(t, "zero.parameters", SF_CAT_PARAMETERS, SF_SPACE_DEVICE, s->half, s->flat);
     declare_states(t, s, s->partition);
-    if (s->fp32_flat) { /* BF16_Optimizer: all gradients in fp32, and the 16-bit ones stay (section 3) */
+    if (s->fp32_flat) { /* BF16_Optimizer: all gradients in fp32, and the 16-bit ones stay (runtime/bf16_optimizer.py) */
         sf_torch_persistent(t, "zero.fp32_grads", SF_CAT_GRADIENTS, SF_SPACE_DEVICE, SF_F32, s->flat);
         sf_torch_persistent(t, "zero.grads", SF_CAT_GRADIENTS, SF_SPACE_DEVICE, s->half, t->elems);
     }
 }
 
-/* ---- stage 3: gathers (5.3) ---- */
+/* ---- stage 3: gathers ---- */
 
 /* `n` elements of a unit, in calls of prefetch_bucket_size: each a flat buffer whose pieces are copied out. */
 static sf_tt gather_part(sf_torch *t, zero *s, uint64_t n)
@@ -230,7 +229,7 @@ static void backward_begin(sf_torch *t, int unit)
 
 static bool per_micro_step(const zero *s) { return s->stage >= 2; }
 
-/* Reduces what the bucket holds (4.2, 5.4). */
+/* Reduces what the bucket holds (average_tensor; stage 3: __avg_scatter_grads). */
 static void flush(sf_torch *t, zero *s)
 {
     uint64_t n = s->filled;
@@ -393,7 +392,7 @@ static void step_end(sf_torch *t)
     if (!per_micro_step(s))
         reduce_at_boundary(t, s);
     norms(t, s);
-    /* gradients of a group are flattened, then cast to fp32 (4.3, 5.2); stage 0 flattens the fp32 ones (2) */
+    /* gradients of a group are flattened, then cast to fp32; stage 0 flattens the fp32 ones */
     uint64_t group = s->stage == 3 ? least(n, (uint64_t)t->job->strategy.sub_group_size) : n;
     sf_torch_update u = { .elems = n, .largest = n, .tensors = 1, .param = SF_F32, .grad = SF_F32, .state = SF_F32, .fused = !t->job->strategy.torch_adam,
                           .on_host = s->host_optimizer };

@@ -168,7 +168,7 @@ int sf_torch_collective(sf_torch *t, sf_torch_comm c)
 }
 
 /* ---- optimizers ----
- * State and temporaries per element: facts/memory.md section 8; torch/optim/adamw.py: foreach is the default on CUDA and
+ * State and temporaries per element: torch/optim/adamw.py (_multi_tensor_adamw), bitsandbytes optim/optimizer.py: foreach is the default on CUDA and
  * makes one list of the size of the second moment (sqrt), the for-loop form temporaries of one tensor, fused none. */
 
 enum { MOST_PIECES = 48 };
@@ -238,7 +238,7 @@ void sf_torch_optimizer(sf_torch *t, const sf_torch_update *u)
         temp = sf_torch_take(t, "optimizer.update", SF_CAT_TEMPORARIES, SF_F32, 2 * u->largest);
     sf_op *op = sf_build_op(&t->b, SF_OP_F_OPTIM, u->on_host ? SF_STREAM_HOST : SF_STREAM_COMPUTE, "optimizer", 0, NULL);
     op->bytes = bytes;
-    /* multi-tensor kernels take about 100 tensors each (facts/compute.md section 12) */
+    /* multi-tensor kernels take about 100 tensors each (multi_tensor_apply_kernel: 110 at most for lists of two) */
     op->launches = u->on_host ? 0 : fused ? (u->tensors + 99) / 100 : 10 * ((u->tensors + 99) / 100);
     sf_torch_give(t, temp);
     for (int i = 0; i < pieces; i++)
