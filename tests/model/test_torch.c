@@ -257,6 +257,56 @@ static void zero_peaks_are_the_sums_of_their_terms(void **state)
     assert_true(peak_of("fsdp", "pytorch", NULL) < peak_of("ddp", "pytorch", NULL) / 3);
 }
 
+/* ---- block sizes that public reports saw fail ---- */
+
+static bool has_buffer(const char *job_text, const char *name, uint64_t bytes)
+{
+    sf_arena arena = { 0 };
+    sf_job job;
+    json_t *json = NULL;
+    const sf_program *program = NULL;
+    bool found = false;
+    sf_status st = sf_json_parse(job_text, strlen(job_text), "job", &json);
+    if (st.code == SF_OK)
+        st = sf_job_from_json(json, "job", NULL, 0, &arena, &job);
+    json_decref(json);
+    if (st.code == SF_OK)
+        st = sf_lower(&job, &arena, &program);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    for (size_t i = 0; i < program->classes[0].n_buffers; i++) {
+        const sf_buffer *b = &program->classes[0].buffers[i];
+        found = found || (strcmp(b->name, name) == 0 && sf_buffer_bytes(b) == bytes);
+    }
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+    return found;
+}
+
+/* Llama-7B's layer has 202383360 elements; FSDP on 8 GPUs: an fp32 shard of 4 * 202383360 / 8 = 101191680 bytes, 96.5 MiB
+ * (lm-sys/FastChat#1781: "98 MiB", rounded up to 2). ZeRO-2 on 4 GPUs: one fp32 moment of Baichuan2-13B, 13896668160
+ * parameters, is 4 * P / 4 bytes, 12.94 GiB (hiyouga/LlamaFactory#1158). 56 heads at 2048 tokens, fp32: 4 * 56 * 2048^2
+ * = 896 MiB (deepspeedai/DeepSpeed#2899). fp32 logits of 4 x 1025 tokens and 151936 words: 4 * 4100 * 151936 bytes,
+ * 2.32 GiB (hiyouga/LlamaFactory#2744). */
+static void reported_blocks_come_out(void **state)
+{
+    (void)state;
+    assert_true(has_buffer("{\"model\": \"llama1-7b\", \"framework\": \"pytorch\", \"cluster\": {\"gpu\": \"A100-40GB\", \"gpus_per_node\": 8},"
+                           "\"strategy\": \"fsdp\", \"train\": {\"seq_len\": 512}}", "fsdp.shard_grad", 101191680));
+    assert_true(has_buffer("{\"model\": {\"model_type\": \"llama\", \"hidden_size\": 5120, \"num_hidden_layers\": 40, \"num_attention_heads\": 40,"
+                           "\"num_key_value_heads\": 40, \"intermediate_size\": 13696, \"vocab_size\": 125696, \"tie_word_embeddings\": false},"
+                           "\"framework\": \"deepspeed\", \"cluster\": {\"gpu\": \"A800 SXM4 80GB\", \"gpus_per_node\": 4}, \"strategy\": \"zero2\","
+                           "\"train\": {\"seq_len\": 1536}}", "optimizer.exp_avg", 13896668160u));
+    assert_true(has_buffer("{\"model\": {\"model_type\": \"llama\", \"hidden_size\": 7168, \"num_hidden_layers\": 2, \"num_attention_heads\": 56,"
+                           "\"num_key_value_heads\": 56, \"intermediate_size\": 28672, \"vocab_size\": 50000}, \"framework\": \"pytorch\","
+                           "\"cluster\": {\"gpu\": \"A100-40GB\"}, \"strategy\": \"single\", \"train\": {\"seq_len\": 2048, \"attention\": \"eager\","
+                           "\"precision\": \"bf16-pure\"}}", "softmax", 896u << 20));
+    assert_true(has_buffer("{\"model\": {\"model_type\": \"llama\", \"hidden_size\": 1024, \"num_hidden_layers\": 2, \"num_attention_heads\": 16,"
+                           "\"num_key_value_heads\": 16, \"intermediate_size\": 2816, \"vocab_size\": 151936}, \"framework\": \"deepspeed\","
+                           "\"cluster\": {\"gpu\": \"RTX 3090\", \"gpus_per_node\": 5}, \"strategy\": \"zero3\", \"train\": {\"seq_len\": 1025,"
+                           "\"micro_batch\": 4}}", "loss.logits32", 4ull * 4100 * 151936));
+}
+
 static void two_nodes(const char *path, const char *value, sf_outcome *out)
 {
     sf_arena arena = { 0 };
@@ -301,6 +351,7 @@ int main(void)
         cmocka_unit_test(peaks_are_pytorch_s),
         cmocka_unit_test(collectives_are_pytorch_s),
         cmocka_unit_test(zero_peaks_are_the_sums_of_their_terms),
+        cmocka_unit_test(reported_blocks_come_out),
         cmocka_unit_test(zeropp_moves_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
