@@ -162,7 +162,9 @@ static void print_json(const sf_evidence *e, sf_arena *arena)
     }
     sf_evidence_verdicts(e, &n, &right);
     json_object_set_new(quantities, "verdict", json_pack("{s:I, s:I, s:o, s:o, s:o}", "rows", (json_int_t)n, "right", (json_int_t)right, "share",
-                                                         real_or_null(n > 0 ? (double)right / (double)n : NAN), "median", json_real(0), "p90", json_real(0)));
+                                                         real_or_null(n > 0 ? (double)right / (double)n : NAN),
+                                                         /* of errors that are 0 or 1 */
+                                                         "median", json_real(2 * (n - right) > n), "p90", json_real(10 * (n - right) > n)));
     for (size_t i = 0; i < e->n; i++) {
         const sf_evidence_row *r = &e->rows[i];
         json_array_append_new(rows, json_pack("{s:s, s:s?, s:f, s:f, s:f, s:f, s:i, s:i}", "id", r->id, "skipped", r->skipped, "tokens_per_s", r->tokens_per_s,
