@@ -289,6 +289,14 @@ static void infer_framework(reader *r)
         r->job->framework = SF_FRAMEWORK_DEEPSPEED;
 }
 
+/* FSDP reduces in every micro-step unless the program enters no_sync(); the others leave it to the last one. */
+static void infer_sync(reader *r)
+{
+    int64_t s = r->job->strategy.name;
+    if (!is_stated(r, "train.sync_each_micro_step"))
+        r->job->train.sync_each_micro_step = r->job->framework == SF_FRAMEWORK_PYTORCH && (s == SF_STRATEGY_FSDP || s == SF_STRATEGY_FSDP2);
+}
+
 static sf_status read_gpu(reader *r, const json_t *gpu)
 {
     if (gpu == NULL && r->job->framework == SF_FRAMEWORK_SHARDFIT)
@@ -346,6 +354,7 @@ static sf_status read_into(reader *r, const json_t *object)
     SF_TRY(read_object(r, "", object));
     SF_TRY(read_gpu(r, json_object_get(json_object_get(object, "cluster"), "gpu")));
     infer_framework(r);
+    infer_sync(r);
     SF_TRY(sf_job_check_frame(r->job, r->place));
     SF_TRY(check_knobs(r));
     SF_TRY(sf_job_check(r->job, is_stated(r, "train.global_batch"), is_stated(r, "train.grad_accum"), r->place, r->arena));

@@ -291,8 +291,7 @@ static void reduce(sf_torch *t, fsdp *s, fsdp_unit *u)
     }
     reshard(t, u);
     if (sf_torch_is(u->unsharded)) {
-        sf_op *op = sf_torch_kernel(t, "fsdp.accumulate", u->unsharded, 3 * n * size(s->param), s->two ? u->tensors : 1);
-        (void)op;
+        sf_torch_kernel(t, "fsdp.accumulate", u->unsharded, 3 * n * size(s->param), s->two ? u->tensors : 1);
     }
     from = t->b.cls->n_ops;
     if (s->two)
@@ -399,9 +398,7 @@ static sf_status lower(const sf_job *job, sf_arena *arena, bool two, sf_program 
         return SF_FAIL(SF_EUNSUP, "strategy.reshard_after_forward %lld: resharding to a smaller group is not modelled yet; true and false are",
                        (long long)k->reshard_after_forward);
     bool pure = sf_precision_describe(job->framework, job->train.precision).param != SF_F32;
-    *s = (fsdp){ .two = two, .ways = (uint64_t)t->world_size, .offload = k->cpu_offload };
-    /* reductions are left out only under no_sync(), which the program must enter */
-    s->reduces_every = job->train.sync_each_micro_step || !sf_job_stated(job, "train.sync_each_micro_step");
+    *s = (fsdp){ .two = two, .ways = (uint64_t)t->world_size, .reduces_every = job->train.sync_each_micro_step, .offload = k->cpu_offload };
     s->hybrid = (k->sharding == SF_SHARDING_HYBRID_SHARD || k->sharding == SF_SHARDING_HYBRID_SHARD_ZERO2) && t->world_size > job->cluster.gpus_per_node;
     if (s->hybrid) {
         if (k->replicate > 0 && k->replicate != job->cluster.nodes)

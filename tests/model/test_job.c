@@ -219,6 +219,33 @@ static void the_framework_is_inferred_where_it_is_not_stated(void **state)
     }
 }
 
+/* A default that depends on the strategy is in the printed job, so that it reads back to the same. */
+static void fsdp_reduces_every_micro_step_unless_told(void **state)
+{
+    static const struct { const char *strategy; bool sync; } cases[] = { { "fsdp", true }, { "fsdp2", true }, { "ddp", false } };
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        sf_arena arena = { 0 };
+        sf_job job, again;
+        const sf_override o[] = { { "strategy.name", cases[i].strategy }, { "train.sync_each_micro_step", "false" } };
+        sf_status st = read_text("{" TINY ", \"cluster\": {\"gpu\": \"H100\"}}", o, 1, &arena, &job);
+        assert_int_equal(st.code, SF_OK);
+        assert_int_equal(job.train.sync_each_micro_step, cases[i].sync);
+        json_t *printed = sf_job_to_json(&job);
+        st = sf_job_from_json(printed, "again", NULL, 0, &arena, &again);
+        assert_int_equal(st.code, SF_OK);
+        assert_int_equal(again.train.sync_each_micro_step, cases[i].sync);
+        json_decref(printed);
+        sf_job_close(&again);
+        sf_job_close(&job);
+        st = read_text("{" TINY ", \"cluster\": {\"gpu\": \"H100\"}}", o, 2, &arena, &job);
+        assert_int_equal(st.code, SF_OK);
+        assert_false(job.train.sync_each_micro_step);
+        sf_job_close(&job);
+        sf_arena_free(&arena);
+    }
+}
+
 static void knobs_have_the_frameworks_defaults(void **state)
 {
     (void)state;
@@ -333,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_field_of_a_named_model_can_be_set),
         cmocka_unit_test(a_gpu_may_be_named_by_its_number),
         cmocka_unit_test(the_framework_is_inferred_where_it_is_not_stated),
+        cmocka_unit_test(fsdp_reduces_every_micro_step_unless_told),
         cmocka_unit_test(knobs_have_the_frameworks_defaults),
         cmocka_unit_test(precisions_are_what_their_framework_makes_of_them),
         cmocka_unit_test(reported_jobs_are_read),
