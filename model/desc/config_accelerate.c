@@ -90,18 +90,6 @@ static sf_status read_checkpointing(sf_config_reader *r, const char *key, const 
 
 /* ---- DeepSpeed ---- */
 
-static sf_status read_zero_stage(sf_config_reader *r, const char *key, const json_t *value)
-{
-    static const char *const names[] = { "ddp", "zero1", "zero2", "zero3" };
-    int64_t stage;
-    SF_TRY(sf_config_int(r, key, value, &stage));
-    if (stage < 0 || stage > 3)
-        return SF_FAIL(SF_EINVAL, "%s: %s is %lld; DeepSpeed has stages 0 to 3", r->place, key, (long long)stage);
-    sf_config_set_text(r, S "name", names[stage]);
-    sf_config_note_add(r, key, value, SF_CONFIG_TAKEN, S "name", NULL);
-    return SF_SUCCESS;
-}
-
 /* A DeepSpeed file, of this file's folder or of the current one: it states everything about DeepSpeed. */
 static sf_status read_deepspeed_file(sf_config_reader *r, const char *key, const json_t *value)
 {
@@ -208,7 +196,7 @@ static const sf_config_row rows[] = {
     NOTHING(F "fsdp_cpu_ram_efficient_loading", "loading"), NOTHING(F "cpu_ram_efficient_loading", "loading"),
     NOTHING(F "fsdp_ignored_modules", "no module is left out"), NOTHING(F "ignored_modules", "no module is left out"),
 
-    CALL(D "zero_stage", read_zero_stage), CALL(D "deepspeed_config_file", read_deepspeed_file),
+    CALL(D "zero_stage", sf_config_zero_stage), CALL(D "deepspeed_config_file", read_deepspeed_file),
     TAKE(D "offload_optimizer_device", S "offload_optimizer.device"), TAKE(D "offload_param_device", S "offload_param.device"),
     TAKE(D "offload_optimizer_nvme_path", S "offload_optimizer.nvme_path"), TAKE(D "offload_param_nvme_path", S "offload_param.nvme_path"),
     TAKE(D "gradient_accumulation_steps", "train.grad_accum"), TAKE(D "gradient_clipping", "train.grad_clip"),

@@ -13,7 +13,7 @@
 
 /* ---- keys that need a thought ---- */
 
-static sf_status read_stage(sf_config_reader *r, const char *key, const json_t *value)
+sf_status sf_config_zero_stage(sf_config_reader *r, const char *key, const json_t *value)
 {
     static const char *const names[] = { "ddp", "zero1", "zero2", "zero3" };
     int64_t stage;
@@ -147,10 +147,8 @@ static sf_status read_torch_dtype(sf_config_reader *r, const char *key, const js
 
 static sf_status read_precision_section(sf_config_reader *r, const char *key, const json_t *value)
 {
-    (void)value;
-    /* settled as a whole, after the walk */
-    (void)r, (void)key;
-    return SF_SUCCESS;
+    (void)r, (void)key, (void)value;
+    return SF_SUCCESS; /* settled as a whole, after the walk: read_precision */
 }
 
 /* ---- the table ---- */
@@ -192,7 +190,7 @@ static const sf_config_row rows[] = {
     TAKE("gradient_predivide_factor", S "gradient_predivide_factor"),
     SWITCH("sparse_gradients"),
 
-    { Z "stage", SF_CONFIG_TAKEN, NULL, NULL, read_stage },
+    { Z "stage", SF_CONFIG_TAKEN, NULL, NULL, sf_config_zero_stage },
     ZERO("contiguous_gradients"), ZERO("reduce_scatter"), ZERO("use_multi_rank_bucket_allreduce"), ZERO("round_robin_gradients"),
     ZERO("allgather_partitions"), ZERO("overlap_comm"), ZERO("allgather_bucket_size"), ZERO("ignore_unused_parameters"),
     ZERO("memory_efficient_linear"), ZERO("zero_hpz_partition_size"), ZERO("zero_quantized_weights"), ZERO("zero_quantized_gradients"),

@@ -49,6 +49,9 @@ bool sf_config_is_auto(const json_t *value);
 sf_status sf_config_int(const sf_config_reader *r, const char *key, const json_t *value, int64_t *out);
 sf_status sf_config_bool(const sf_config_reader *r, const char *key, const json_t *value, bool *out);
 
+/* A ZeRO stage, 0 to 3, as the strategy's name. */
+sf_status sf_config_zero_stage(sf_config_reader *r, const char *key, const json_t *value);
+
 sf_status sf_config_deepspeed(sf_config_reader *r);
 sf_status sf_config_accelerate(sf_config_reader *r);
 sf_status sf_config_torchtitan(sf_config_reader *r);
