@@ -131,7 +131,7 @@ static void print_skipped(const sf_evidence *e, sf_arena *arena)
 static void print_text(const arguments *a, const sf_evidence *e, sf_arena *arena)
 {
     const char **sources = SF_NEW_ARRAY(arena, const char *, e->n + 1);
-    size_t n = distinct_sources(e, sources), rows, right;
+    size_t n = distinct_sources(e, sources), rows[2], right[2];
     printf("%s: predicted against published, errors by (source, model, GPU, strategy) group\n\n", a->file);
     printf("  source     quantity  rows  groups  signed med.     median       p90\n");
     for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++) {
@@ -142,9 +142,10 @@ static void print_text(const arguments *a, const sf_evidence *e, sf_arena *arena
         sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, NULL, arena);
         print_score("all", quantity_names[q], &s);
     }
-    sf_evidence_verdicts(e, &rows, &right);
-    if (rows > 0)
-        printf("  all        verdict %6zu rows, %zu right (%.1f %%)\n", rows, right, 100.0 * (double)right / (double)rows);
+    sf_evidence_verdicts(e, rows, right);
+    if (rows[0] + rows[1] > 0)
+        printf("  all        verdict %6zu rows, %zu right: %zu of %zu that ran, %zu of %zu that ran out of memory\n", rows[0] + rows[1], right[0] + right[1],
+               right[1], rows[1], right[0], rows[0]);
     print_worst(e, a->worst, arena);
     print_skipped(e, arena);
 }
@@ -154,17 +155,20 @@ static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json
 static void print_json(const sf_evidence *e, sf_arena *arena)
 {
     json_t *quantities = json_object(), *rows = json_array();
-    size_t n, right;
+    size_t of[2], good[2];
     for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++) {
         sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, NULL, arena);
         json_object_set_new(quantities, quantity_names[q], json_pack("{s:I, s:I, s:o, s:o, s:o}", "rows", (json_int_t)s.rows, "groups", (json_int_t)s.groups, "median",
                                                                      real_or_null(s.median), "p90", real_or_null(s.p90), "signed_median", real_or_null(s.signed_median)));
     }
-    sf_evidence_verdicts(e, &n, &right);
-    json_object_set_new(quantities, "verdict", json_pack("{s:I, s:I, s:o, s:o, s:o}", "rows", (json_int_t)n, "right", (json_int_t)right, "share",
-                                                         real_or_null(n > 0 ? (double)right / (double)n : NAN),
-                                                         /* of errors that are 0 or 1 */
-                                                         "median", json_real(2 * (n - right) > n), "p90", json_real(10 * (n - right) > n)));
+    sf_evidence_verdicts(e, of, good);
+    size_t n = of[0] + of[1], right = good[0] + good[1];
+    json_object_set_new(quantities, "verdict",
+                        json_pack("{s:I, s:I, s:o, s:I, s:I, s:I, s:I, s:o, s:o}", "rows", (json_int_t)n, "right", (json_int_t)right, "share",
+                                  real_or_null(n > 0 ? (double)right / (double)n : NAN), "ran", (json_int_t)of[1], "ran_right", (json_int_t)good[1], "oom",
+                                  (json_int_t)of[0], "oom_right", (json_int_t)good[0],
+                                  /* of errors that are 0 or 1 */
+                                  "median", json_real(2 * (n - right) > n), "p90", json_real(10 * (n - right) > n)));
     for (size_t i = 0; i < e->n; i++) {
         const sf_evidence_row *r = &e->rows[i];
         json_array_append_new(rows, json_pack("{s:s, s:s?, s:f, s:f, s:f, s:f, s:i, s:i}", "id", r->id, "skipped", r->skipped, "tokens_per_s", r->tokens_per_s,

@@ -215,14 +215,14 @@ sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity 
     return s;
 }
 
-void sf_evidence_verdicts(const sf_evidence *e, size_t *rows, size_t *right)
+void sf_evidence_verdicts(const sf_evidence *e, size_t rows[2], size_t right[2])
 {
-    *rows = *right = 0;
+    rows[0] = rows[1] = right[0] = right[1] = 0;
     for (size_t i = 0; i < e->n; i++) {
         const sf_evidence_row *r = &e->rows[i];
         if (r->skipped != NULL || r->fits < 0 || r->predicted_fits < 0)
             continue;
-        *rows += 1;
-        *right += r->fits == r->predicted_fits;
+        rows[r->fits]++;
+        right[r->fits] += r->fits == r->predicted_fits;
     }
 }

@@ -38,7 +38,8 @@ sf_status sf_evidence_read(const char *path, sf_arena *arena, sf_evidence *out);
 /* Over the rows for which `by` (a member of the row) equals `value`; NULL: all. Signed relative error of one row; NAN: none. */
 double sf_evidence_error(const sf_evidence_row *row, sf_evidence_quantity q);
 sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity q, const char *source, sf_arena *arena);
-/* Rows with a verdict, and how many are right. */
-void sf_evidence_verdicts(const sf_evidence *e, size_t *rows, size_t *right);
+/* Rows with a verdict, and how many are right: of those that ran (1) and that ran out of memory (0). Nearly all published
+ * runs ran, so that only the two together say something. */
+void sf_evidence_verdicts(const sf_evidence *e, size_t rows[2], size_t right[2]);
 
 #endif

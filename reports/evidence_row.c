@@ -69,11 +69,10 @@ static json_t *network_of(const sf_run_row *r, double per_node)
                      "kind", has(text, "EFA") ? "efa" : has(text, "RoCE") ? "roce" : has(text, "Ethernet") || has(text, "TCP") ? "tcp" : "ib");
 }
 
-static json_t *cluster_of(const sf_run_row *r, sf_arena *arena)
+static json_t *cluster_of(const sf_run_row *r)
 {
     double n = value(r, "n_gpus"), per = value(r, "gpus_per_node");
     const char *gpu = field(r, "gpu"), *link = field(r, "intra_link");
-    (void)arena;
     per = per > 0 ? per : 8;
     per = per > n ? n : per;
     if (n / per != (double)(int)(n / per))
@@ -247,7 +246,7 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     accum = accum < 1 ? 1 : (double)(long)(accum + 0.5);
     const char *ckpt = field(r, "act_ckpt"), *attention = field(r, "attention_impl");
     set(job, "model", model_of(r));
-    set(job, "cluster", cluster_of(r, arena));
+    set(job, "cluster", cluster_of(r));
     set(train, "micro_batch", json_integer((json_int_t)micro));
     set(train, "grad_accum", json_integer((json_int_t)accum));
     set(train, "seq_len", json_integer((json_int_t)value(r, "seq_len")));

@@ -20,7 +20,7 @@ grep -Eq '^  lf +time +2 ' "$out/o" || fail "two rows of lf have a time"
 printf '%s\n' '{"id": "a", "job": {"model": "gpt2", "framework": "pytorch", "cluster": {"gpu": "A100-80GB"}, "strategy": "single", "train": {"micro_batch": 1}}, "truth": {"fits": true}}' \
     '{"id": "b", "job": {"model": "llama-2-70b", "framework": "pytorch", "cluster": {"gpu": "A100-80GB"}, "strategy": "single", "train": {"micro_batch": 1}}, "truth": {"fits": false}}' >"$out/jobs.jsonl"
 "$shardfit" evidence "$out/jobs.jsonl" >"$out/o"
-grep -q 'verdict      2 rows, 2 right' "$out/o" || fail "two verdicts are to be right: $(cat "$out/o")"
+grep -q 'verdict      2 rows, 2 right: 1 of 1 that ran, 1 of 1 that ran out' "$out/o" || fail "two verdicts are to be right: $(cat "$out/o")"
 
 echo 'a,b' >"$out/bad.csv"
 echo '{' >"$out/bad.jsonl"
