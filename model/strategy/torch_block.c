@@ -140,11 +140,10 @@ static sf_dtype norm_type(const sf_torch *t)
     return t->autocast ? SF_F32 : t->compute;
 }
 
-sf_tt sf_torch_norm_forward(sf_torch *t, sf_tt x, bool x_is_last_use, int64_t width, int64_t rows, sf_torch_norm *n)
+sf_tt sf_torch_norm_forward(sf_torch *t, sf_tt x, int64_t width, int64_t rows, sf_torch_norm *n)
 {
     int64_t elems = width * rows;
     uint64_t f32 = 4 * u(elems), in = bytes_of(t, x);
-    (void)x_is_last_use;
     *n = (sf_torch_norm){ .x = x, .rstd = sf_torch_none(), .mean = sf_torch_none(), .hat = sf_torch_none(), .x_is_input = true, .width = width };
     if (!python_norm(t)) {
         if (t->model->norm != SF_NORM_RMSNORM)
@@ -917,9 +916,8 @@ static bool keeps_stream(const sf_torch *t)
     return !python_norm(t) || t->stream == SF_F32;
 }
 
-static void release_input(sf_torch *t, sf_tt y, sf_torch_saved *s, sf_tt *slot)
+static void release_input(sf_torch *t, sf_tt y, sf_tt *slot)
 {
-    (void)s;
     /* an input in the compute type is kept by the products that read it; a wider one was cast and goes */
     if (t->families[y.family].dtype == t->compute)
         *slot = y;
@@ -943,27 +941,27 @@ sf_tt sf_torch_block_fwd(sf_torch *t, int layer, sf_tt x, sf_torch_saved *s)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         *all[i] = sf_torch_none();
 
-    sf_tt y = sf_torch_norm_forward(t, x, false, m->hidden, t->rows, &s->norm[0]);
+    sf_tt y = sf_torch_norm_forward(t, x, m->hidden, t->rows, &s->norm[0]);
     project(t, &a, y, s);
     attend(t, &a, s);
     sf_tt branch = sf_torch_linear(t, "attention.proj", t->rows, m->hidden, a.out_width, s);
     if (m->parallel_block) { /* x + attention + mlp, of one norm */
         sf_tt more = is_moe(t, layer) ? moe_forward(t, y, s) : dense_forward(t, y, m->ffn_hidden, s);
-        release_input(t, y, s, &s->in1);
+        release_input(t, y, &s->in1);
         map(t, "branch.add", branch, 2 * bytes_of(t, branch));
         drop(t, &more);
         sf_tt out = residual(t, x, branch, &s->resid_mask[0]);
         s->input_kept = keeps_stream(t);
         return out;
     }
-    release_input(t, y, s, &s->in1);
+    release_input(t, y, &s->in1);
     s->middle = residual(t, x, branch, &s->resid_mask[0]);
     s->input_kept = keeps_stream(t);
     if (!s->input_kept && !t->recompute)
         drop(t, &s->input);
-    y = sf_torch_norm_forward(t, s->middle, false, m->hidden, t->rows, &s->norm[1]);
+    y = sf_torch_norm_forward(t, s->middle, m->hidden, t->rows, &s->norm[1]);
     branch = is_moe(t, layer) ? moe_forward(t, y, s) : dense_forward(t, y, m->ffn_hidden, s);
-    release_input(t, y, s, &s->in2);
+    release_input(t, y, &s->in2);
     sf_tt out = residual(t, s->middle, branch, &s->resid_mask[1]);
     s->middle_kept = keeps_stream(t);
     if (!s->middle_kept)
@@ -992,9 +990,6 @@ static sf_tt widen(sf_torch *t, sf_tt dx)
 static sf_tt mlp_backward(sf_torch *t, int layer, sf_tt dy, sf_torch_saved *s, sf_tt *mask)
 {
     sf_tt d = residual_backward(t, dy, mask);
-    if (!sf_torch_is(d)) {
-        d = sf_torch_none();
-    }
     return is_moe(t, layer) ? moe_backward(t, unit_of(layer), d, s) : dense_backward(t, unit_of(layer), d, t->model->ffn_hidden, s);
 }
 

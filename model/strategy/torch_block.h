@@ -31,7 +31,7 @@ typedef struct {
 /* Finds a parameter of a unit by role; -1 if there is none. */
 int sf_torch_param_of(const sf_torch *t, int unit, sf_role role);
 
-sf_tt sf_torch_norm_forward(sf_torch *t, sf_tt x, bool x_is_last_use, int64_t width, int64_t rows, sf_torch_norm *saved);
+sf_tt sf_torch_norm_forward(sf_torch *t, sf_tt x, int64_t width, int64_t rows, sf_torch_norm *saved);
 /* dy is consumed; gives dx in the stream's type. */
 sf_tt sf_torch_norm_backward(sf_torch *t, int unit, sf_role weight, sf_role bias, sf_tt dy, sf_torch_norm *saved, int64_t rows);
 

@@ -171,10 +171,9 @@ static void embed_backward(sf_torch *t, pieces *p, sf_tt dx)
 
 /* ---- head and loss ---- */
 
-static sf_tt logits_of(sf_torch *t, pieces *p, int64_t rows)
+static sf_tt logits_of(sf_torch *t, int64_t rows)
 {
     const sf_transformer *m = t->model;
-    (void)p;
     sf_tt logits = sf_torch_take(t, "logits", SF_CAT_LOGITS, t->compute, u(rows) * u(m->vocab));
     sf_torch_gemm(t, "head", logits, t->compute, rows, m->vocab, m->hidden, 1);
     return logits;
@@ -240,8 +239,7 @@ static void lose(sf_torch *t, pieces *p)
         p->fused_dx = sf_torch_take(t, "loss.dinput", SF_CAT_ACTIVATIONS, t->compute, u(t->rows) * u(m->hidden));
         p->tied_grad = t->hooks->grad_take(t, table);
         for (int64_t i = 0; i < chunks; i++) {
-            sf_tt logits = sf_torch_take(t, "logits", SF_CAT_LOGITS, t->compute, u(rows) * u(m->vocab));
-            sf_torch_gemm(t, "head", logits, t->compute, rows, m->vocab, m->hidden, 1);
+            sf_tt logits = logits_of(t, rows);
             sf_torch_kernel(t, "loss.fused", logits, 3 * u(rows) * u(m->vocab) * sf_dtype_bytes(t->compute), 1);
             sf_torch_gemm(t, "head.dx", p->fused_dx, t->compute, rows, m->hidden, m->vocab, 1);
             sf_torch_gemm(t, "head.dw", p->tied_grad, t->compute, m->vocab, m->hidden, rows, 1);
@@ -249,7 +247,7 @@ static void lose(sf_torch *t, pieces *p)
         }
         return;
     }
-    p->logits = logits_of(t, p, t->rows);
+    p->logits = logits_of(t, t->rows);
     if (fused_kernel(t)) { /* it reads them; its backward reads them again */
         sf_torch_kernel(t, "loss", sf_torch_none(), half, 2);
         return;
@@ -443,7 +441,7 @@ static void forward(sf_torch *t, pieces *p)
     }
     hook(t, t->hooks->forward_begin, final_unit(t));
     p->last = x;
-    sf_tt y = sf_torch_norm_forward(t, x, true, t->model->hidden, t->rows, &p->norm);
+    sf_tt y = sf_torch_norm_forward(t, x, t->model->hidden, t->rows, &p->norm);
     if (!p->norm.x_is_input)
         drop(t, &p->last);
     hook(t, t->hooks->forward_end, final_unit(t));

@@ -99,12 +99,11 @@ static sf_tt grad_take(sf_torch *t, int i)
     return p->grad;
 }
 
-static void reduce_bucket(sf_torch *t, replica *s, bucket *b, uint64_t copied)
+static void reduce_bucket(sf_torch *t, replica *s, bucket *b)
 {
     uint64_t bytes = b->elems * sf_dtype_bytes(s->grad);
     int lo = s->reduces_every ? INT_MIN : t->n_micro - 1;
     sf_op *op;
-    (void)copied;
     if (s->view)
         op = sf_torch_kernel(t, "ddp.divide", b->buffer, 2 * bytes, 1);
     else
@@ -145,7 +144,7 @@ static void grad_done(sf_torch *t, int i, sf_tt grad)
         return;
     bucket *b = &s->buckets[s->bucket_of[i]];
     if (++b->ready == b->params)
-        reduce_bucket(t, s, b, bytes);
+        reduce_bucket(t, s, b);
 }
 
 static void micro_end(sf_torch *t)
