@@ -124,7 +124,11 @@ sf_tt sf_torch_linear(sf_torch *t, const char *label, int64_t rows, int64_t out,
 {
     cast_weight(t, s, out * in);
     sf_tt y = keep(t, label, t->compute, rows * out);
-    sf_torch_gemm(t, label, y, t->compute, rows, out, in, 1);
+    bool kept = s->n_products++ % 2 == 0;
+    if (kept)
+        s->kept_elems += u(rows) * u(out);
+    if (!(t->selective && t->in_recompute && kept))
+        sf_torch_gemm(t, label, y, t->compute, rows, out, in, 1);
     return y;
 }
 
@@ -427,7 +431,9 @@ static void attend(sf_torch *t, const attention_shape *a, sf_torch_saved *s)
     s->out = keep(t, "attention.out", t->compute, t->rows * a->out_width);
     s->lse = keep(t, "attention.lse", SF_F32, t->batch * a->heads * t->seq);
     s->rng = keep(t, "attention.rng", SF_I64, 2);
-    sdpa_op(t, a, s->out, false);
+    s->kept_elems += u(t->rows) * u(a->out_width);
+    if (!(t->selective && t->in_recompute))
+        sdpa_op(t, a, s->out, false);
 }
 
 static void attend_backward_eager(sf_torch *t, const attention_shape *a, sf_tt dout, sf_torch_saved *s, sf_tt d[3])

@@ -26,6 +26,8 @@ typedef struct {
     sf_tt resid_mask[2];
     sf_tt gate, act, up, act_parts[3], product;
     sf_tt router[3], permuted, combined;
+    int n_products;           /* linears so far: of these every second is kept under selective recomputation */
+    uint64_t kept_elems;      /* of their outputs and of attention's                                          */
 } sf_torch_saved;
 
 /* Finds a parameter of a unit by role; -1 if there is none. */

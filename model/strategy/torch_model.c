@@ -382,16 +382,6 @@ static void discard(sf_torch *t, sf_torch_saved *s)
     }
 }
 
-/* Selective recomputation by ops (torchtitan distributed/activation_checkpoint.py): every second product's output, and
- * attention's, are kept; of q, k, v, o, gate, up, down those are q, v, gate and down. */
-static sf_tt selective_keep(sf_torch *t, int layer)
-{
-    const sf_transformer *m = t->model;
-    (void)layer;
-    uint64_t widths = u(m->n_heads * m->head_dim) + u(m->n_kv_heads * m->head_dim) + u(m->ffn_hidden) + u(m->hidden) + u(m->n_heads * m->head_dim);
-    return sf_torch_take(t, "selective.kept", SF_CAT_ACTIVATIONS, t->compute, u(t->rows) * widths);
-}
-
 static sf_tt block_forward(sf_torch *t, pieces *p, int layer, sf_tt x)
 {
     sf_torch_saved *s = &p->saved[layer];
@@ -403,7 +393,8 @@ static sf_tt block_forward(sf_torch *t, pieces *p, int layer, sf_tt x)
     t->recompute = full;
     if (checkpointed) {
         discard(t, s);
-        p->kept[layer] = t->selective ? selective_keep(t, layer) : sf_torch_none();
+        /* by ops: every second product's output stays, and attention's (torchtitan distributed/activation_checkpoint.py) */
+        p->kept[layer] = t->selective ? sf_torch_take(t, "selective.kept", SF_CAT_ACTIVATIONS, t->compute, s->kept_elems) : sf_torch_none();
     }
     return y;
 }

@@ -307,6 +307,37 @@ static void reported_blocks_come_out(void **state)
                            "\"micro_batch\": 4}}", "loss.logits32", 4ull * 4100 * 151936));
 }
 
+static uint64_t hardware_flop(const char *recompute)
+{
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_program *program = NULL;
+    sf_outcome out;
+    const sf_override o[] = { { "model", "llama-3.1-8b" }, { "cluster.gpu", "H100" }, { "framework", "pytorch" }, { "strategy.name", "single" },
+                              { "train.seq_len", "512" }, { "train.precision", "bf16-pure" }, { "train.recompute", recompute } };
+    sf_status st = sf_job_read(NULL, o, 7, &arena, &job);
+    if (st.code == SF_OK)
+        st = sf_lower(&job, &arena, &program);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    sf_account(program, 0, &arena, &out);
+    sf_job_close(&job);
+    sf_arena_free(&arena);
+    return out.hardware_flop;
+}
+
+/* Llama-3.1-8B: h 4096, k and v 1024 wide, f 14336, 32 layers; N = 512 tokens. Of q, k, v, o, gate, up, down every second
+ * output is kept, so k, o and up are computed again: 2 N (4096 * 1024 + 4096 * 4096 + 4096 * 14336) a layer; attention is
+ * kept. Full recomputation adds all seven and attention's 2 N * 512 * 4096. */
+static void recomputation_repeats_what_is_not_kept(void **state)
+{
+    const uint64_t N = 512, h = 4096, kv = 1024, f = 14336, L = 32;
+    (void)state;
+    uint64_t none = hardware_flop("none");
+    assert_int_equal(hardware_flop("selective") - none, L * 2 * N * (h * kv + h * h + h * f));
+    assert_int_equal(hardware_flop("full") - none, L * (2 * N * (2 * h * h + 2 * h * kv + 3 * h * f) + 2 * N * 512 * h));
+}
+
 static void two_nodes(const char *path, const char *value, sf_outcome *out)
 {
     sf_arena arena = { 0 };
@@ -352,6 +383,7 @@ int main(void)
         cmocka_unit_test(collectives_are_pytorch_s),
         cmocka_unit_test(zero_peaks_are_the_sums_of_their_terms),
         cmocka_unit_test(reported_blocks_come_out),
+        cmocka_unit_test(recomputation_repeats_what_is_not_kept),
         cmocka_unit_test(zeropp_moves_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
