@@ -11,10 +11,10 @@
 #include "reports/evidence.h"
 #include "reports/process.h"
 
-enum { KEY_CSV = 3000, KEY_PLOT, KEY_WORST };
+enum { KEY_CSV = 3000, KEY_PLOT, KEY_WORST, KEY_JOBS };
 
 typedef struct {
-    const char *file, *csv, *plot;
+    const char *file, *csv, *plot, *jobs;
     bool json;
     int worst;
 } arguments;
@@ -22,6 +22,7 @@ typedef struct {
 static const struct argp_option options[] = {
     { "json", 'j', 0, 0, "print as JSON", 0 },
     { "csv", KEY_CSV, "FILE", 0, "write every row: published, predicted, or why it was skipped", 0 },
+    { "jobs", KEY_JOBS, "FILE.jsonl", 0, "write each row as the JOB that was predicted, with what was published", 0 },
     { "plot", KEY_PLOT, "FILE.svg", 0, "draw predicted against published tokens/s, with the identity line and a band of 10 %", 0 },
     { "worst", KEY_WORST, "N", 0, "print the N rows with the largest errors (default: 5)", 0 },
     { 0 },
@@ -35,6 +36,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j': a->json = true; return 0;
     case KEY_CSV: a->csv = arg; return 0;
     case KEY_PLOT: a->plot = arg; return 0;
+    case KEY_JOBS: a->jobs = arg; return 0;
     case KEY_WORST:
         a->worst = (int)strtol(arg, &end, 10);
         if (end == arg || *end != '\0' || a->worst < 0)
@@ -52,16 +54,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const char *const quantity_names[] = { "time", "memory" };
 
-/* The distinct values of a member, in order of appearance. */
-static size_t distinct_sources(const sf_evidence *e, const char **out)
+static const char *const column_names[] = { "source", "strategy", "gpu" };
+
+/* The distinct values of a column, in order of appearance. */
+static size_t distinct(const sf_evidence *e, sf_evidence_column column, const char **out)
 {
     size_t n = 0;
     for (size_t i = 0; i < e->n; i++) {
         size_t k = 0;
-        while (k < n && strcmp(out[k], e->rows[i].source) != 0)
+        while (k < n && strcmp(out[k], sf_evidence_value(&e->rows[i], column)) != 0)
             k++;
         if (k == n)
-            out[n++] = e->rows[i].source;
+            out[n++] = sf_evidence_value(&e->rows[i], column);
     }
     return n;
 }
@@ -69,7 +73,7 @@ static size_t distinct_sources(const sf_evidence *e, const char **out)
 static void print_score(const char *name, const char *quantity, const sf_evidence_score *s)
 {
     if (s->rows > 0)
-        printf("  %-10s %-7s %6zu %7zu %+9.1f %% %8.1f %% %8.1f %%\n", name, quantity, s->rows, s->groups, 100 * s->signed_median, 100 * s->median, 100 * s->p90);
+        printf("  %-28.28s %-7s %6zu %7zu %+9.1f %% %8.1f %% %8.1f %%\n", name, quantity, s->rows, s->groups, 100 * s->signed_median, 100 * s->median, 100 * s->p90);
 }
 
 typedef struct {
@@ -130,21 +134,26 @@ static void print_skipped(const sf_evidence *e, sf_arena *arena)
 
 static void print_text(const arguments *a, const sf_evidence *e, sf_arena *arena)
 {
-    const char **sources = SF_NEW_ARRAY(arena, const char *, e->n + 1);
-    size_t n = distinct_sources(e, sources), rows[2], right[2];
-    printf("%s: predicted against published, errors by (source, model, GPU, strategy) group\n\n", a->file);
-    printf("  source     quantity  rows  groups  signed med.     median       p90\n");
+    const char **values = SF_NEW_ARRAY(arena, const char *, e->n + 1);
+    size_t rows[2], right[2];
+    printf("%s: predicted against published, errors by (source, model, GPU, strategy) group\n", a->file);
+    for (int c = 0; c < SF_EVIDENCE_COLUMNS; c++) {
+        size_t n = distinct(e, (sf_evidence_column)c, values);
+        printf("\n  %-28s quantity  rows  groups  signed med.     median       p90\n", column_names[c]);
+        for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++)
+            for (size_t i = 0; i < n; i++) {
+                sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, (sf_evidence_column)c, values[i], arena);
+                print_score(values[i], quantity_names[q], &s);
+            }
+    }
+    printf("\n");
     for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++) {
-        for (size_t i = 0; i < n; i++) {
-            sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, sources[i], arena);
-            print_score(sources[i], quantity_names[q], &s);
-        }
-        sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, NULL, arena);
+        sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, SF_EVIDENCE_SOURCE, NULL, arena);
         print_score("all", quantity_names[q], &s);
     }
     sf_evidence_verdicts(e, rows, right);
     if (rows[0] + rows[1] > 0)
-        printf("  all        verdict %6zu rows, %zu right: %zu of %zu that ran, %zu of %zu that ran out of memory\n", rows[0] + rows[1], right[0] + right[1],
+        printf("  %-28s verdict %6zu rows, %zu right: %zu of %zu that ran, %zu of %zu that ran out of memory\n", "all", rows[0] + rows[1], right[0] + right[1],
                right[1], rows[1], right[0], rows[0]);
     print_worst(e, a->worst, arena);
     print_skipped(e, arena);
@@ -152,14 +161,40 @@ static void print_text(const arguments *a, const sf_evidence *e, sf_arena *arena
 
 static json_t *real_or_null(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
+static json_t *score_json(const sf_evidence_score *s)
+{
+    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "rows", (json_int_t)s->rows, "groups", (json_int_t)s->groups, "median", real_or_null(s->median), "p90",
+                     real_or_null(s->p90), "signed_median", real_or_null(s->signed_median));
+}
+
+static json_t *columns_json(const sf_evidence *e, sf_arena *arena)
+{
+    const char **values = SF_NEW_ARRAY(arena, const char *, e->n + 1);
+    json_t *columns = json_object();
+    for (int c = 0; c < SF_EVIDENCE_COLUMNS; c++) {
+        json_t *of = json_object();
+        size_t n = distinct(e, (sf_evidence_column)c, values);
+        for (size_t i = 0; i < n; i++) {
+            json_t *scores = json_object();
+            for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++) {
+                sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, (sf_evidence_column)c, values[i], arena);
+                if (s.rows > 0)
+                    json_object_set_new(scores, quantity_names[q], score_json(&s));
+            }
+            json_object_set_new(of, values[i], scores);
+        }
+        json_object_set_new(columns, column_names[c], of);
+    }
+    return columns;
+}
+
 static void print_json(const sf_evidence *e, sf_arena *arena)
 {
     json_t *quantities = json_object(), *rows = json_array();
     size_t of[2], good[2];
     for (int q = 0; q < SF_EVIDENCE_QUANTITIES; q++) {
-        sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, NULL, arena);
-        json_object_set_new(quantities, quantity_names[q], json_pack("{s:I, s:I, s:o, s:o, s:o}", "rows", (json_int_t)s.rows, "groups", (json_int_t)s.groups, "median",
-                                                                     real_or_null(s.median), "p90", real_or_null(s.p90), "signed_median", real_or_null(s.signed_median)));
+        sf_evidence_score s = sf_evidence_scored(e, (sf_evidence_quantity)q, SF_EVIDENCE_SOURCE, NULL, arena);
+        json_object_set_new(quantities, quantity_names[q], score_json(&s));
     }
     sf_evidence_verdicts(e, of, good);
     size_t n = of[0] + of[1], right = good[0] + good[1];
@@ -175,7 +210,7 @@ static void print_json(const sf_evidence *e, sf_arena *arena)
                                               "predicted_tokens_per_s", r->predicted_tokens_per_s, "memory_bytes", r->memory_bytes, "predicted_memory_bytes",
                                               r->predicted_memory_bytes, "fits", r->fits, "predicted_fits", r->predicted_fits));
     }
-    json_t *out = json_pack("{s:o, s:o}", "quantities", quantities, "rows", rows);
+    json_t *out = json_pack("{s:o, s:o, s:o}", "quantities", quantities, "by", columns_json(e, arena), "rows", rows);
     json_dumpf(out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(10));
     putchar('\n');
     json_decref(out);
@@ -204,6 +239,33 @@ static sf_status write_csv(const char *path, const sf_evidence *e)
         sf_text_add(&t, ",%.0f,%.0f,%d,%d,", r->memory_bytes, r->predicted_memory_bytes, r->fits, r->predicted_fits);
         add_quoted(&t, r->skipped == NULL ? "" : r->skipped);
         sf_text_add(&t, "\n");
+    }
+    sf_status st = sf_file_write(path, sf_text_str(&t), t.len);
+    sf_text_free(&t);
+    return st;
+}
+
+/* Readable by `shardfit evidence` again. */
+static sf_status write_jobs(const char *path, const sf_evidence *e)
+{
+    sf_text t = { 0 };
+    for (size_t i = 0; i < e->n; i++) {
+        const sf_evidence_row *r = &e->rows[i];
+        if (r->job == NULL)
+            continue;
+        json_t *truth = json_object(), *line = json_pack("{s:s, s:o, s:o}", "id", r->id, "job", json_loads(r->job, 0, NULL), "truth", truth);
+        if (r->fits >= 0)
+            json_object_set_new(truth, "fits", json_boolean(r->fits));
+        if (r->tokens_per_s > 0)
+            json_object_set_new(truth, "tokens_per_s", json_real(r->tokens_per_s));
+        if (r->memory_bytes > 0) {
+            json_object_set_new(truth, "peak_mem_gib", json_real(r->memory_bytes / (double)SF_GIB));
+            json_object_set_new(truth, "mem_kind", json_string(r->memory_kind));
+        }
+        char *text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(10));
+        sf_text_add(&t, "%s\n", text);
+        free(text);
+        json_decref(line);
     }
     sf_status st = sf_file_write(path, sf_text_str(&t), t.len);
     sf_text_free(&t);
@@ -249,6 +311,8 @@ int sf_cmd_evidence(int argc, char **argv)
         print_text(&a, &e, &arena);
     if (st.code == SF_OK && a.csv != NULL)
         st = write_csv(a.csv, &e);
+    if (st.code == SF_OK && a.jobs != NULL)
+        st = write_jobs(a.jobs, &e);
     if (st.code == SF_OK && a.plot != NULL)
         st = draw(a.plot, &e, &arena);
     sf_arena_free(&arena);

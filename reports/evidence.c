@@ -45,6 +45,9 @@ static void predict_row(sf_evidence_row *row, const json_t *job_json, double cap
     sf_job job;
     sf_outcome out;
     const sf_program *program = NULL;
+    char *text = json_dumps(job_json, JSON_COMPACT);
+    row->job = text != NULL ? sf_arena_strdup(keep, text) : NULL;
+    free(text);
     sf_status st = predict(job_json, row->id, &scratch, &job, &program, &out);
     if (st.code != SF_OK) {
         row->skipped = sf_arena_strdup(keep, st.msg);
@@ -185,14 +188,19 @@ static bool same_group(const sf_evidence_row *a, const sf_evidence_row *b)
     return strcmp(a->source, b->source) == 0 && strcmp(a->model, b->model) == 0 && strcmp(a->gpu, b->gpu) == 0 && strcmp(a->strategy, b->strategy) == 0;
 }
 
-sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity q, const char *source, sf_arena *arena)
+const char *sf_evidence_value(const sf_evidence_row *row, sf_evidence_column column)
+{
+    return column == SF_EVIDENCE_SOURCE ? row->source : column == SF_EVIDENCE_STRATEGY ? row->strategy : row->gpu;
+}
+
+sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity q, sf_evidence_column column, const char *value, sf_arena *arena)
 {
     double *medians = SF_NEW_ARRAY(arena, double, e->n + 1), *signs = SF_NEW_ARRAY(arena, double, e->n + 1), *one = SF_NEW_ARRAY(arena, double, e->n + 1);
     bool *done = SF_NEW_ARRAY(arena, bool, e->n + 1);
     sf_evidence_score s = { 0 };
     for (size_t i = 0; i < e->n; i++) {
         size_t n = 0;
-        if (done[i] || isnan(sf_evidence_error(&e->rows[i], q)) || (source != NULL && strcmp(e->rows[i].source, source) != 0))
+        if (done[i] || isnan(sf_evidence_error(&e->rows[i], q)) || (value != NULL && strcmp(sf_evidence_value(&e->rows[i], column), value) != 0))
             continue;
         for (size_t k = i; k < e->n; k++)
             if (!done[k] && same_group(&e->rows[i], &e->rows[k]) && !isnan(sf_evidence_error(&e->rows[k], q))) {

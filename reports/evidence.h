@@ -19,6 +19,7 @@ typedef struct {
     double tokens_per_s, predicted_tokens_per_s;          /* 0: unknown */
     double memory_bytes, predicted_memory_bytes;
     int fits, predicted_fits;                             /* -1: unknown */
+    const char *job;                                      /* as JSON, or NULL */
 } sf_evidence_row;
 
 typedef struct {
@@ -35,9 +36,13 @@ typedef struct {
 
 sf_status sf_evidence_read(const char *path, sf_arena *arena, sf_evidence *out);
 
-/* Over the rows for which `by` (a member of the row) equals `value`; NULL: all. Signed relative error of one row; NAN: none. */
+/* Signed relative error of one row; NAN: none. */
 double sf_evidence_error(const sf_evidence_row *row, sf_evidence_quantity q);
-sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity q, const char *source, sf_arena *arena);
+
+typedef enum { SF_EVIDENCE_SOURCE, SF_EVIDENCE_STRATEGY, SF_EVIDENCE_GPU, SF_EVIDENCE_COLUMNS } sf_evidence_column;
+const char *sf_evidence_value(const sf_evidence_row *row, sf_evidence_column column);
+/* Over the rows whose `column` has `value`; NULL: all. */
+sf_evidence_score sf_evidence_scored(const sf_evidence *e, sf_evidence_quantity q, sf_evidence_column column, const char *value, sf_arena *arena);
 /* Rows with a verdict, and how many are right: of those that ran (1) and that ran out of memory (0). Nearly all published
  * runs ran, so that only the two together say something. */
 void sf_evidence_verdicts(const sf_evidence *e, size_t rows[2], size_t right[2]);

@@ -1,6 +1,7 @@
 /* A published run as a JOB. */
 #define _GNU_SOURCE /* strcasestr */
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,16 +44,27 @@ static json_t *model_of(const sf_run_row *r)
 /* "8 x 200 Gb/s IB per node", "400 Gb/s per GPU", "1600 Gbps/node RoCE", "800 Gb/s per node", "100 Gb/s". */
 static json_t *network_of(const sf_run_row *r, double per_node)
 {
-    const char *text = field(r, "inter_link"), *digit = text;
-    double first, second = 0, nics = 1, gbit;
-    char *end;
-    while (*digit != '\0' && !isdigit((unsigned char)*digit))
-        digit++;
-    if (*digit == '\0')
+    const char *text = field(r, "inter_link");
+    double first = 0, second = 0, nics = 1, gbit;
+    const char *end = text;
+    /* the first number of a rate ("400 Gb/s") or of a count ("8x400"); that of a name ("H100") is none */
+    for (const char *at = text; *at != '\0'; at = end) {
+        char *after;
+        end = at + 1;
+        if (!isdigit((unsigned char)*at))
+            continue;
+        double x = strtod(at, &after);
+        end = after;
+        while (*end == ' ')
+            end++;
+        if (*end == 'G' || ((*end == 'x' || *end == '*') && strtod(end + 1, NULL) > 0)) {
+            first = x;
+            break;
+        }
+    }
+    if (first <= 0)
         return NULL; /* not stated: as is usual for the GPU */
-    first = gbit = strtod(digit, &end);
-    while (*end == ' ')
-        end++;
+    gbit = first;
     if ((*end == 'x' || *end == '*') && (second = strtod(end + 1, NULL)) > 0) {
         nics = first;
         gbit = second;
@@ -213,6 +225,23 @@ static const char *optimizer_of(const sf_run_row *r)
     return "adamw";
 }
 
+/* Selective is by ops (torchtitan), or of whole layers: said so, or, in fms-fsdp, a share of the blocks, which shows in the
+ * ratio of the hardware's FLOPs to the model's: 1 + share / 3. */
+static void recompute_of(const sf_run_row *r, json_t *train)
+{
+    const char *ckpt = field(r, "act_ckpt"), *every = strstr(ckpt, "every ");
+    bool selective = has(ckpt, "selective"), blocks = has(field(r, "framework"), "fms-fsdp");
+    double mfu = value(r, "mfu_pct"), hfu = value(r, "hfu_pct"), share = 1;
+
+    if (selective && every != NULL)
+        share = 1.0 / fmax(1, strtod(every + strlen("every "), NULL));
+    else if (selective && blocks && mfu > 0 && hfu > mfu)
+        share = fmin(1, 3 * (hfu / mfu - 1));
+    bool whole = has(ckpt, "full") || (selective && (every != NULL || blocks));
+    set(train, "recompute", json_string(whole ? "full" : selective ? "selective" : "none"));
+    set(train, "recompute_share", json_real(share));
+}
+
 const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
 {
     json_t *job = json_object(), *train = json_object();
@@ -244,7 +273,7 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     if (global > 0 && micro * n > 0)
         accum = global / (micro * n);
     accum = accum < 1 ? 1 : (double)(long)(accum + 0.5);
-    const char *ckpt = field(r, "act_ckpt"), *attention = field(r, "attention_impl");
+    const char *attention = field(r, "attention_impl");
     set(job, "model", model_of(r));
     set(job, "cluster", cluster_of(r));
     set(train, "micro_batch", json_integer((json_int_t)micro));
@@ -252,7 +281,7 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     set(train, "seq_len", json_integer((json_int_t)value(r, "seq_len")));
     set(train, "precision", json_string(precision));
     set(train, "optimizer", json_string(optimizer_of(r)));
-    set(train, "recompute", json_string(has(ckpt, "full") ? "full" : has(ckpt, "selective") ? "selective" : "none"));
+    recompute_of(r, train);
     /* FlashAttention-2 is of July 2023: an unnumbered "flash" of that year or before is the first */
     bool first = strcmp(attention, "flash") == 0 && value(r, "year") > 0 && value(r, "year") <= 2023;
     /* Transformer Engine, which NeMo and Megatron-Core train with, takes cuDNN's kernel on Hopper */
@@ -268,7 +297,8 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
         set(train, "loss", json_string("fused"));
     else if (has(field(r, "notes"), "chunked CE"))
         set(train, "loss", json_string("chunked"));
-    set(train, "compile", json_boolean(has(field(r, "compile"), "yes") || has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron")));
+    set(train, "compile", json_boolean(has(field(r, "compile"), "yes")));
+    set(train, "fused_kernels", json_boolean(has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron")));
     set(train, "dropout", json_real(0));
     set(train, "sync_each_micro_step", json_boolean(has(field(r, "framework"), "Composer")));
     return NULL;

@@ -12,7 +12,7 @@ typedef struct {
     int32_t layer, micro;
     int32_t ticket;      /* RECORD: which it is; WAIT: which it waits for (-1: none) */
     int32_t epoch;       /* HOST_SYNCs issued before it                              */
-    uint32_t epoch_pos;  /* ops issued since that HOST_SYNC                          */
+    double issued_s;     /* when the host issued it, since that HOST_SYNC            */
     int32_t collective;  /* number among its group's collectives, or -1              */
 } item;
 
@@ -81,12 +81,12 @@ typedef struct {
 
 /* ---- unrolling ---- */
 
-static void unroll(const sf_class *cls, sf_arena *arena, unrolled *u)
+static void unroll(const sf_class *cls, const sf_sim_options *options, sf_arena *arena, unrolled *u)
 {
     sf_cursor cursor;
     sf_issue is;
     int *latest = SF_NEW_ARRAY(arena, int, cls->n_events);
-    uint32_t pos = 0;
+    double host_s = 0; /* issue costs of the ops since the last HOST_SYNC */
     size_t cap_epochs = 0;
     size_t(*ends)[SF_STREAM_COUNT] = NULL;
     size_t n_ends = 0;
@@ -97,7 +97,7 @@ static void unroll(const sf_class *cls, sf_arena *arena, unrolled *u)
     sf_cursor_start(&cursor, cls);
     while (sf_cursor_next(&cursor, &is)) {
         item it = { .op = is.op, .seq = is.seq, .layer = is.layer, .micro = is.micro, .ticket = -1,
-                    .epoch = u->n_epochs, .epoch_pos = pos, .collective = -1 };
+                    .epoch = u->n_epochs, .issued_s = host_s, .collective = -1 };
         switch (sf_op_kind_of(is.op->type)) {
         case SF_KIND_MEM:
             continue;
@@ -108,7 +108,7 @@ static void unroll(const sf_class *cls, sf_arena *arena, unrolled *u)
                     ends[n_ends][s] = u->stream[s].count;
                 n_ends++;
                 u->n_epochs++;
-                pos = 0;
+                host_s = 0;
                 continue;
             }
             if (is.op->type == SF_OP_RECORD)
@@ -117,10 +117,10 @@ static void unroll(const sf_class *cls, sf_arena *arena, unrolled *u)
             break;
         case SF_KIND_COMM:
             it.collective = u->collectives[is.op->group]++;
-            pos++;
+            host_s += options->issue != NULL ? options->issue(options->ctx, cls, &is) : options->issue_s;
             break;
         default:
-            pos++;
+            host_s += options->issue != NULL ? options->issue(options->ctx, cls, &is) : options->issue_s;
             break;
         }
         queue *q = &u->stream[is.op->stream];
@@ -318,7 +318,7 @@ static void pump(engine *e, int who, int s)
         const item *it = &q->items[ss->head];
         if (it->epoch > a->epoch)
             break; /* the host has not issued it yet: the end of its HOST_SYNC wakes us */
-        double issued_s = a->epoch_start_s + it->epoch_pos * e->options->issue_s;
+        double issued_s = a->epoch_start_s + it->issued_s;
         if (issued_s > e->now_s) {
             push(e, issued_s, who, s);
             return;
@@ -479,7 +479,7 @@ sf_status sf_simulate(const sf_program *program, const sf_sim_options *options, 
 
     *out = (sf_sim_result){ 0 };
     for (int c = 0; c < program->n_classes; c++)
-        unroll(&program->classes[c], &scratch, &codes[c]);
+        unroll(&program->classes[c], options, &scratch, &codes[c]);
     make_actors(&e, codes);
     make_meetings(&e);
     sf_status st = run(&e);

@@ -2,7 +2,7 @@
  *
  * Actors   One per simulated rank: a representative per class of alike ranks, or every rank. An
  *   actor's host issues ops in program order (op i not before the issue costs of the ops ahead of
- *   it); each stream runs its ops one at a time in issue order; WAIT holds a stream until the
+ *   it, which `issue` gives, or `issue_s` each); each stream runs its ops one at a time in issue order; WAIT holds a stream until the
  *   event's latest RECORD is reached; HOST_SYNC holds the issuing host until its streams are empty.
  * Collectives   start when the last actor of the group arrives and end for all at once.
  * Shared resources   A running op progresses at rate min(1, capacity/demand):
@@ -31,6 +31,7 @@ typedef struct {
     sf_sim_cost (*cost)(void *ctx, const sf_class *cls, const sf_issue *issue, int rank);
     void *ctx;
     double issue_s;        /* host time to issue one op                                      */
+    double (*issue)(void *ctx, const sf_class *cls, const sf_issue *issue); /* of this op; NULL: issue_s */
     double cores_per_node; /* 0: not shared                                                  */
     double overlap_rate;   /* of other work while a collective runs on the device; 1: no loss */
     bool every_rank;       /* simulate all ranks rather than one per class                   */

@@ -1,5 +1,7 @@
 /* Times of a program on GPUs of the catalogue: compute by model/cost/compute_cost.h, collectives as NCCL
  * does them, and a host that launches. */
+#include <string.h>
+
 #include "model/cost/collective_cost.h"
 #include "model/cost/compute_cost.h"
 #include "model/cost/nccl_plan.h"
@@ -10,9 +12,24 @@
 /* Host time to launch a kernel from C: 2 to 4 us (CUDA launch latency as several benchmarks report it). */
 static const double launch_s = 4e-6;
 
-/* An offloaded optimizer on the host: DeepSpeed's CPUAdam reaches 4 to 4.5 G parameters a second on a
- * two-socket server, about 110 GB/s at its bytes per parameter; the node's ranks share it. */
-static const double host_optimizer_Bps = 110e9;
+/* Host time of a kernel that eager PyTorch launches: Python, dispatch, autograd, and the views between kernels that launch
+ * nothing. Llama-3.2-1B of Transformers, 1 x 512 tokens, forward and backward in 48.8 ms on a B200 that needs 8.1 ms for them
+ * under CUDA graphs (stas00/ml-engineering): 48.8 ms / 1,405 kernels of its step program. DeepSpeed's own figure agrees:
+ * 24 layers of 6 tensors in 50.5 ms a step, about 60 kernels a layer (DeepSpeed pull request 7886). */
+static const double eager_launch_s = 35e-6;
+/* Of a kernel of torch.compile: a call from the generated wrapper, without dispatch and autograd. */
+static const double compiled_launch_s = 10e-6;
+
+/* Host memory under an offloaded optimizer, which the node's ranks share. Servers: DeepSpeed's CPUAdam reaches 4 to 4.5 G
+ * parameters a second on two sockets, about 110 GB/s at its bytes per parameter. Desktops, where GeForce and TITAN cards are:
+ * two channels of DDR4-3200, 51.2 GB/s, of which STREAM's four fifths. */
+static double host_memory_Bps(const sf_cluster *c)
+{
+    if (c->host_memory_GBps > 0)
+        return c->host_memory_GBps * 1e9;
+    bool desktop = strstr(c->gpu.smi_name, "GeForce") != NULL || strstr(c->gpu.smi_name, "TITAN") != NULL;
+    return desktop ? 0.8 * 51.2e9 : 110e9;
+}
 
 /* Usable share of PCIe: 26 of 31.5 GB/s on Gen4 x16 pinned copies (bandwidthTest on A100). */
 static const double pcie_share = 0.82;
@@ -58,14 +75,24 @@ double sf_gpu_machine_op_s(const sf_gpu_machine *m, const sf_class *cls, const s
         return cost.time_s;
     }
     if (issue->op->stream == SF_STREAM_HOST)
-        return (double)issue->op->bytes * m->ranks_per_node / host_optimizer_Bps;
+        return (double)issue->op->bytes * m->ranks_per_node / host_memory_Bps(m->cluster);
     return sf_gpu_op_time_s(&m->cluster->gpu, m->pcie_Bps, cls, issue);
 }
 
 typedef struct {
     const sf_gpu_machine *machine;
     double slow_gpu_share;
+    double kernel_launch_s; /* host time of a kernel on the compute stream */
 } cost_context;
+
+static double gpu_issue(void *ctx, const sf_class *cls, const sf_issue *issue)
+{
+    const cost_context *c = ctx;
+    (void)cls;
+    if (sf_op_kind_of(issue->op->type) == SF_KIND_FRAME)
+        return c->kernel_launch_s * issue->op->launches + (double)issue->op->host_s;
+    return launch_s;
+}
 
 static sf_sim_cost gpu_cost(void *ctx, const sf_class *cls, const sf_issue *issue, int rank)
 {
@@ -122,9 +149,9 @@ sf_status sf_predict_time_on_gpu(const sf_job *job, const sf_program *program, c
     if (m == NULL)
         SF_TRY(sf_gpu_machine_make(&job->cluster, program->world_size, arena, &m));
     /* a collective's CTAs take SMs from compute (NCCL maintainers, nccl#689: they never share one) */
-    cost_context cost = { m, play->slow_gpu_share };
+    cost_context cost = { m, play->slow_gpu_share, job->train.compile ? compiled_launch_s : eager_launch_s };
     int sms = job->cluster.gpu.sm_count;
-    sf_sim_options sim = { .cost = gpu_cost, .ctx = &cost, .issue_s = launch_s, .every_rank = play->every_rank,
+    sf_sim_options sim = { .cost = gpu_cost, .ctx = &cost, .issue = gpu_issue, .every_rank = play->every_rank,
                            .overlap_rate = sms > m->channels ? (double)(sms - m->channels) / sms : 1 };
     SF_TRY(sf_simulate(program, &sim, arena, &result));
     sf_timeline_summarise(result.spans, result.n_spans, out);

@@ -20,8 +20,6 @@ static double reachable_share(const sf_gpu *gpu)
         return 1.0;
     if (cc >= 9.0)
         return 0.803;
-    if (cc >= 8.0 && gpu->nvlink_links == 0 && cc < 8.05)
-        return 0.811;                                  /* A100 PCIe: 300 W                          */
     if (cc >= 8.0)
         return 0.869;
     return 0.72;
@@ -79,13 +77,22 @@ static double attention_share(const sf_gpu *gpu, int head_dim, int seq, bool bac
 /* Under a training step's steady load the power limit lowers the clock below that of a short benchmark: H100 runs matrix
  * products at 1.4 to 1.7 of its 1.83 GHz (reports of sustained clocks; 0.80 is 1.46 GHz), and A100 slows by an eighth when the operands
  * are random rather than constant (H. He, "Matrix multiplications on GPUs run faster when given predictable data", 2024:
- * about 258 against 297 TFLOPS). Within these ranges the values are those with which published training runs agree. Cards that reach their data sheet are rated at the clock that they keep. */
+ * about 258 against 297 TFLOPS). Within these ranges the values are those with which published training runs agree. A part of
+ * the same silicon with less power for each SM clocks lower by the cube root (dynamic power is f V^2, and V follows f), which its
+ * rated clock may have taken into account. Cards that reach their data sheet are rated at the clock that they keep. */
 static double sustained_share(const sf_gpu *gpu)
 {
+    static const struct { double cc, share, tdp_w, sms, flops; } sxm[] = { { 9.0, 0.80, 700, 132, 989e12 }, { 8.0, 0.86, 400, 108, 312e12 } };
     double cc = gpu->compute_capability;
     bool keeps = cc >= 12.0 || (cc >= 8.55 && cc < 8.95);
     if (keeps || gpu->vendor[0] != 'N')
         return 1.0;
+    for (size_t i = 0; i < sizeof sxm / sizeof sxm[0]; i++)
+        if (cc == sxm[i].cc && gpu->tdp_w > 0 && gpu->sm_count > 0) {
+            double power = gpu->tdp_w / gpu->sm_count / (sxm[i].tdp_w / sxm[i].sms);
+            double rated = gpu->bf16_flops / gpu->sm_count / (sxm[i].flops / sxm[i].sms);
+            return fmin(1.0, sxm[i].share * cbrt(fmin(1.0, power)) / rated);
+        }
     return cc >= 9.0 ? 0.80 : 0.86;
 }
 
@@ -109,25 +116,25 @@ double sf_gpu_memory_time_s(const sf_gpu *gpu, double bytes, int launches)
     return bytes / (gpu->memory_Bps * hbm_share) + launches * kernel_gap_s;
 }
 
-/* Share of the SMs' time that is not lost in the last wave; below one wave the tile is halved until
- * the SMs have work, as split-K and small-tile kernels do, at the cost of their lower intensity. */
+/* Share of the SMs' time that is not lost to the last wave and to tiles that stick out, with the best tile from 128 x 256 down to
+ * 64 x 64, as cuBLAS' heuristics choose. Each halving of a tile costs a twelfth of its rate: 128 x 128 reaches about 93 % of
+ * 128 x 256 (CUTLASS profiler, A100). Below one wave split-K gives at least half of the SMs work. */
 static double wave_share(const sf_gpu *gpu, double m, double n, double batch)
 {
-    double tile_m = TILE_M, tile_n = TILE_N, lost = 1.0;
-    double ctas = ceil(m / tile_m) * ceil(n / tile_n) * batch;
-    while (ctas < gpu->sm_count && tile_n > 64) {
+    double tile_m = TILE_M, tile_n = TILE_N, rate = 1.0, best = 0;
+    while (tile_m >= 64) {
+        double rows = ceil(m / tile_m), cols = ceil(n / tile_n), waves = rows * cols * batch / gpu->sm_count;
+        double full = waves <= 1.0 ? fmax(waves, 0.5) : waves / ceil(waves);
+        best = fmax(best, rate * full * (m / (rows * tile_m)) * (n / (cols * tile_n)));
         if (tile_n > tile_m)
             tile_n /= 2;
         else
             tile_m /= 2;
-        lost *= 0.93; /* 128x128 reaches about 93 % of 128x256 (CUTLASS profiler, A100) */
-        ctas = ceil(m / tile_m) * ceil(n / tile_n) * batch;
+        rate *= 0.93;
+        if (tile_n < 64)
+            break;
     }
-    double waves = ctas / gpu->sm_count;
-    double full = waves <= 1.0 ? fmin(1.0, fmax(waves, 0.5)) : waves / ceil(waves);
-    /* tiles that stick out of the matrix */
-    double edge = (m / (ceil(m / tile_m) * tile_m)) * (n / (ceil(n / tile_n) * tile_n));
-    return lost * full * edge;
+    return best;
 }
 
 double sf_gpu_gemm_time_s(const sf_gpu *gpu, sf_dtype dtype, bool tf32, double m, double n, double k, double batch)

@@ -16,6 +16,30 @@ static sf_status skip(sf_config_reader *r, const char *key, const json_t *value)
     return SF_SUCCESS; /* read apart */
 }
 
+/* "op", or k: whole layers, every k-th (torchtitan distributed/activation_checkpoint.py). Read with the mode. */
+static sf_status read_selective_option(sf_config_reader *r, const char *key, const json_t *value)
+{
+    const char *text = json_is_string(value) ? json_string_value(value) : "";
+    const json_t *mode = sf_config_at(r->root, "activation_checkpoint.mode");
+    long every = json_is_integer(value) ? (long)json_integer_value(value) : strtol(text, NULL, 10);
+
+    if (!json_is_string(mode) || strcmp(json_string_value(mode), "selective") != 0) {
+        sf_config_note_add(r, key, value, SF_CONFIG_NO_EFFECT, NULL, "the mode is not selective");
+        return SF_SUCCESS;
+    }
+    if (strcmp(text, "op") != 0 && every < 1)
+        return SF_FAIL(SF_EINVAL, "%s: %s is op or a number of layers", r->place, key);
+    if (every >= 1) {
+        sf_config_set_text(r, "train.recompute", "full");
+        json_t *share = json_real(1.0 / (double)every);
+        sf_status st = sf_config_set(r, key, "train.recompute_share", share);
+        json_decref(share);
+        SF_TRY(st);
+    }
+    sf_config_note_add(r, key, value, SF_CONFIG_TAKEN, "train.recompute", NULL);
+    return SF_SUCCESS;
+}
+
 static sf_status read_checkpointing(sf_config_reader *r, const char *key, const json_t *value)
 {
     const char *mode = json_is_string(value) ? json_string_value(value) : "";
@@ -106,7 +130,7 @@ static const sf_config_row rows[] = {
     DEGREE("context_parallel_degree", "train.cp"), DEGREE("expert_parallel_degree", "train.ep"), TAKE("training.sequence_parallel_degree", "train.tp"),
     CALL("parallelism.data_parallel_*", skip), CALL("training.data_parallel_*", skip), CALL("experimental.data_parallel_*", skip),
     CALL("parallelism.fsdp_reshard_after_forward", read_reshard), CALL("training.fsdp_reshard_after_forward", read_reshard),
-    CALL("activation_checkpoint.mode", read_checkpointing),
+    CALL("activation_checkpoint.mode", read_checkpointing), CALL("activation_checkpoint.selective_ac_option", read_selective_option),
     NOTHING("activation_checkpoint.*", "selective recomputation is modelled as the policy by ops"),
     CALL("optimizer.name", read_optimizer), TAKE("optimizer.lr", "train.lr"), TAKE("optimizer.eps", "train.eps"),
     TAKE("optimizer.beta1", "train.beta1"), TAKE("optimizer.beta2", "train.beta2"), TAKE("optimizer.weight_decay", "train.weight_decay"),

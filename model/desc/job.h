@@ -106,6 +106,7 @@ typedef struct {
     double pcie_GBps;          /* host to one GPU; 0: by generation                         */
     double nvme_read_GBps, nvme_write_GBps; /* of a node                                    */
     int64_t host_cores;        /* of a node; 0: not known                                   */
+    double host_memory_GBps;   /* sustained, of a node; 0: usual for the kind of GPU        */
     const char *topology;      /* file or "" */
 } sf_cluster;
 
@@ -167,7 +168,8 @@ typedef struct {
     int64_t micro_batch, grad_accum, global_batch, seq_len;
     int64_t precision, optimizer, recompute, attention, loss;
     double lr, beta1, beta2, eps, weight_decay, grad_clip, dropout;
-    bool sync_each_micro_step, compile;
+    bool sync_each_micro_step, compile, fused_kernels;
+    double recompute_share; /* of the layers, that recompute full takes */
     int64_t steps, seed;
     const char *data;          /* text or .bin file; "": the built-in text                  */
     int64_t tp, pp, cp, ep;

@@ -76,6 +76,7 @@ const sf_field sf_job_fields[] = {
     REAL(C "nvme_read_GBps", cluster.nvme_read_GBps, 6, 0.01, 1e4, ALL, false, "NVMe of a node, GB/s"),
     REAL(C "nvme_write_GBps", cluster.nvme_write_GBps, 4, 0.01, 1e4, ALL, false, "NVMe of a node, GB/s"),
     INT(C "host_cores", cluster.host_cores, 0, 0, 4096, ALL, false, "host cores of a node; 0: not known"),
+    REAL(C "host_memory_GBps", cluster.host_memory_GBps, 0, 0, 1e5, ALL, false, "host memory of a node, sustained GB/s; 0: usual for the kind of GPU"),
     TEXT(C "topology", cluster.topology, ALL, "a topology file instead of the fields above"),
 
     INT(S "bucket_cap_mb", strategy.bucket_cap_mb, 25, 1, 1 << 20, SF_HAS_PT_DDP | SF_HAS_OWN_DDP, false, "MiB of a gradient bucket"),
@@ -187,6 +188,7 @@ const sf_field sf_job_fields[] = {
     CHOICE(T "precision", train.precision, SF_PRECISION_BF16_MIXED, precision_names, ALL, true, "types of weights and arithmetic"),
     CHOICE(T "optimizer", train.optimizer, SF_OPTIMIZER_ADAMW, optimizer_names, ALL, true, "optimizer"),
     CHOICE(T "recompute", train.recompute, SF_RECOMPUTE_NONE, recompute_names, ALL, true, "activation checkpointing"),
+    REAL(T "recompute_share", train.recompute_share, 1, 0, 1, ALL, false, "of the layers, evenly spread, that recompute full takes"),
     CHOICE(T "attention", train.attention, SF_ATTENTION_SDPA, attention_names, ALL, true, "attention kernel"),
     CHOICE(T "loss", train.loss, SF_LOSS_FULL, loss_names, ALL, false,
            "full: PyTorch's; chunked; fused with the head; kernel: one fused kernel, in place"),
@@ -200,6 +202,7 @@ const sf_field sf_job_fields[] = {
     BOOL(T "sync_each_micro_step", train.sync_each_micro_step, 0, ALL, false,
          "reduce gradients in every micro-step; not stated: PyTorch's FSDP does, others do not"),
     BOOL(T "compile", train.compile, 0, ALL, false, "torch.compile"),
+    BOOL(T "fused_kernels", train.fused_kernels, 0, ALL, false, "norm, rotary and activation kernels of Megatron, Apex or Transformer Engine"),
     INT(T "steps", train.steps, 10, 1, 1 << 30, ALL, false, "optimizer steps of a real run"),
     INT(T "seed", train.seed, 1, 0, 1 << 30, ALL, false, "of the initial weights"),
     TEXT(T "data", train.data, ALL, "a text, or a .bin of 16-bit tokens; none: a text of the system"),

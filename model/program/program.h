@@ -156,6 +156,7 @@ typedef struct {
     uint64_t flop;           /* of one execution                                              */
     uint64_t bytes;          /* memory that the op reads and writes, each pass counted        */
     int launches;            /* kernels that a GPU launches for it (0: none)                  */
+    float host_s;            /* of the host that issues it, beyond its launches               */
     sf_group group;          /* collectives                                                   */
     int event0, event_layer; /* RECORD, WAIT                                                  */
     int layer_lo, layer_hi;  /* guard: only in these layers (inclusive); outside a loop layer = 0 */

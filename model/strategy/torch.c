@@ -125,7 +125,7 @@ sf_op *sf_torch_gemm(sf_torch *t, const char *label, sf_tt out, sf_dtype dtype, 
     op->dims = (sf_dims){ .m = m, .n = n, .k = k, .batch = batch };
     op->flop = 2 * (uint64_t)m * (uint64_t)n * (uint64_t)k * (uint64_t)batch;
     op->bytes = ((uint64_t)m * (uint64_t)k + (uint64_t)n * (uint64_t)k + (uint64_t)m * (uint64_t)n) * (uint64_t)batch * sf_dtype_bytes(dtype);
-    if (t->job->train.precision == SF_PRECISION_FP8_MIXED)
+    if (t->fp8)
         op->kind |= SF_FRAME_FP8;
     op->launches = 1;
     return op;

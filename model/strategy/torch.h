@@ -91,6 +91,7 @@ struct sf_torch {
     bool autocast;             /* f32 weights under torch.autocast                                        */
     bool compiled, recompute, selective;
     bool in_recompute;         /* ops issued now are computed a second time                               */
+    bool fp8;                  /* linears issued now multiply 8-bit operands: those of blocks, not the head */
     sf_dtype weight;           /* of the parameters that modules hold in use                              */
     sf_dtype compute;          /* of matrix products                                                      */
     sf_dtype stream;           /* of the residual stream                                                  */

@@ -90,9 +90,25 @@ void sf_torch_linear_grad(sf_torch *t, const char *label, int unit, sf_role weig
         weight_grad(t, label, w, rows, out, in, 1);
 }
 
+/* Operands become 8-bit by kernels of their own. torchao (float8_linear.py, dynamic scaling by tensor) looks for the largest magnitude
+ * (2 bytes read) and casts (2 read, 1 written); its backward takes the output's gradient in two layouts, and casts input and weight
+ * again for theirs. Transformer Engine finds the next step's scale while it casts into both layouts (2 read, 2 written), once. */
+static void cast_operands(sf_torch *t, int64_t rows, int64_t out, int64_t in, bool backward)
+{
+    bool once = t->job->train.fused_kernels;
+    uint64_t x = u(rows) * u(in), w = u(out) * u(in), dy = u(rows) * u(out);
+    if (!t->fp8)
+        return;
+    if (backward)
+        sf_torch_kernel(t, "fp8.cast.backward", sf_torch_none(), once ? 4 * dy : 8 * dy + 3 * x + 3 * w, once ? 1 : 5);
+    else
+        sf_torch_kernel(t, "fp8.cast", sf_torch_none(), (once ? 4 : 5) * (x + w), once ? 2 : 4);
+}
+
 sf_tt sf_torch_linear_dx(sf_torch *t, const char *label, int64_t rows, int64_t out, int64_t in)
 {
     sf_tt dx = temp(t, "linear.dx", t->compute, rows * in);
+    cast_operands(t, rows, out, in, true);
     sf_torch_gemm(t, label, dx, t->compute, rows, in, out, 1);
     return dx;
 }
@@ -127,8 +143,10 @@ sf_tt sf_torch_linear(sf_torch *t, const char *label, int64_t rows, int64_t out,
     bool kept = s->n_products++ % 2 == 0;
     if (kept)
         s->kept_elems += u(rows) * u(out);
-    if (!(t->selective && t->in_recompute && kept))
+    if (!(t->selective && t->in_recompute && kept)) {
+        cast_operands(t, rows, out, in, false);
         sf_torch_gemm(t, label, y, t->compute, rows, out, in, 1);
+    }
     return y;
 }
 
@@ -282,6 +300,12 @@ static void sdpa_op(sf_torch *t, const attention_shape *a, sf_tt out, bool backw
     op->launches = backward ? 3 : 1;
 }
 
+/* Of attention written out: 16-bit under fp8 too. */
+static void score_gemm(sf_torch *t, const char *label, sf_tt out, sf_dtype dtype, int64_t m, int64_t n, int64_t k, int64_t batch)
+{
+    sf_torch_gemm(t, label, out, dtype, m, n, k, batch)->kind &= ~(unsigned)SF_FRAME_FP8;
+}
+
 static bool eager(const sf_torch *t)
 {
     return t->job->train.attention == SF_ATTENTION_EAGER;
@@ -387,7 +411,7 @@ static void attend_eager(sf_torch *t, const attention_shape *a, sf_torch_saved *
 
     expand(t, a, s);
     sf_tt raw = temp(t, "scores", t->compute, scores);
-    sf_torch_gemm(t, "scores", raw, t->compute, S, S, a->head_dim, B);
+    score_gemm(t, "scores", raw, t->compute, S, S, a->head_dim, B);
     if (!t->compiled) {
         sf_tt scaled = temp(t, "scores.scaled", t->compute, scores);
         map(t, "scores.scale", scaled, half);
@@ -416,7 +440,7 @@ static void attend_eager(sf_torch *t, const attention_shape *a, sf_torch_saved *
         s->probs_half = kept;
     }
     sf_tt out = keep(t, "attention.bhsd", t->compute, t->rows * a->out_width);
-    sf_torch_gemm(t, "context", out, t->compute, S, a->v_dim, S, B);
+    score_gemm(t, "context", out, t->compute, S, a->v_dim, S, B);
     s->out = keep(t, "attention.out", t->compute, t->rows * a->out_width);
     map(t, "context.contiguous", s->out, bytes_of(t, out));
     drop(t, &out);
@@ -446,9 +470,9 @@ static void attend_backward_eager(sf_torch *t, const attention_shape *a, sf_tt d
     map(t, "context.contiguous.backward", dcontext, bytes_of(t, dout));
     drop(t, &dout);
     d[2] = temp(t, "dv", t->compute, t->rows * a->heads * a->v_dim);
-    sf_torch_gemm(t, "dv", d[2], t->compute, S, a->v_dim, S, B);
+    score_gemm(t, "dv", d[2], t->compute, S, a->v_dim, S, B);
     sf_tt dprobs = temp(t, "dprobs", t->compute, scores);
-    sf_torch_gemm(t, "dprobs", dprobs, t->compute, S, S, a->v_dim, B);
+    score_gemm(t, "dprobs", dprobs, t->compute, S, S, a->v_dim, B);
     drop(t, &dcontext);
     drop(t, &s->probs_half);
     drop(t, &s->qkv[2]);
@@ -482,9 +506,9 @@ static void attend_backward_eager(sf_torch *t, const attention_shape *a, sf_tt d
         drop(t, &dscores);
     }
     d[0] = temp(t, "dq", t->compute, t->rows * a->q_width);
-    sf_torch_gemm(t, "dq", d[0], t->compute, S, a->head_dim, S, B);
+    score_gemm(t, "dq", d[0], t->compute, S, a->head_dim, S, B);
     d[1] = temp(t, "dk", t->compute, t->rows * a->heads * a->head_dim);
-    sf_torch_gemm(t, "dk", d[1], t->compute, S, a->head_dim, S, B);
+    score_gemm(t, "dk", d[1], t->compute, S, a->head_dim, S, B);
     drop(t, &unscaled);
     drop(t, &s->qkv[0]);
     drop(t, &s->qkv[1]);

@@ -73,7 +73,7 @@ sf_status sf_torch_open(const sf_job *job, sf_arena *arena, sf_torch *t)
     t->stream = t->autocast ? SF_F32 : t->compute;
     t->dropout = job->train.dropout >= 0 ? job->train.dropout : m->dropout;
     t->attention_dropout = t->dropout > 0;
-    t->compiled = job->train.compile;
+    t->compiled = job->train.compile || job->train.fused_kernels;
     t->recompute = job->train.recompute == SF_RECOMPUTE_FULL;
     t->selective = job->train.recompute == SF_RECOMPUTE_SELECTIVE;
     t->framework_norm = t->compiled || m->norm != SF_NORM_RMSNORM;
@@ -382,14 +382,23 @@ static void discard(sf_torch *t, sf_torch_saved *s)
     }
 }
 
+/* Full recomputation of some layers takes them evenly (torchtitan's every k-th; fms-fsdp's share of blocks). */
+static bool recomputed(const sf_torch *t, int layer)
+{
+    int64_t n = (int64_t)(t->job->train.recompute_share * t->n_layers + 0.5);
+    return t->selective || (t->recompute && (layer + 1) * n / t->n_layers > layer * n / t->n_layers);
+}
+
 static sf_tt block_forward(sf_torch *t, pieces *p, int layer, sf_tt x)
 {
     sf_torch_saved *s = &p->saved[layer];
-    bool checkpointed = t->recompute || t->selective;
+    bool checkpointed = recomputed(t, layer);
     bool full = t->recompute;
 
     t->recompute = checkpointed; /* the block's input stays with the checkpoint */
+    t->fp8 = t->job->train.precision == SF_PRECISION_FP8_MIXED;
     sf_tt y = sf_torch_block_fwd(t, layer, x, s);
+    t->fp8 = false;
     t->recompute = full;
     if (checkpointed) {
         discard(t, s);
@@ -402,17 +411,19 @@ static sf_tt block_forward(sf_torch *t, pieces *p, int layer, sf_tt x)
 static sf_tt block_backward(sf_torch *t, pieces *p, int layer, sf_tt dy)
 {
     sf_torch_saved *s = &p->saved[layer];
-    bool full = t->recompute;
-    if (t->recompute || t->selective) {
+    bool full = t->recompute, again = recomputed(t, layer);
+    t->recompute = again;
+    t->fp8 = t->job->train.precision == SF_PRECISION_FP8_MIXED;
+    if (again) {
         sf_tt x = s->input;
         t->in_recompute = true;
-        t->recompute = true;
         sf_tt y = sf_torch_block_fwd(t, layer, x, s);
         t->in_recompute = false;
         sf_torch_give(t, y);
         sf_torch_give(t, p->kept[layer]);
     }
     sf_tt dx = sf_torch_block_bwd(t, layer, dy, s);
+    t->fp8 = false;
     t->recompute = full;
     return dx;
 }

@@ -39,6 +39,28 @@ static void the_last_wave_is_paid_whole(void **state)
     assert_true(fabs(t - want - 2.5e-6) < 1e-9);
 }
 
+/* 2048 x 2048 on the 108 SMs of an A100: 128 tiles of 128 x 256 are 1.19 waves of 2 (0.59), 256 of 128 x 128 2.37 of 3 (0.79, at 0.93 of
+ * the rate 0.73), 512 of 64 x 128 4.74 of 5 (0.948, at 0.93^2 0.820), 1024 of 64 x 64 at 0.93^3 0.763: the third is taken. */
+static void the_best_tile_is_taken(void **state)
+{
+    (void)state;
+    sf_gpu a100 = gpu("A100-80GB");
+    double t = sf_gpu_gemm_time_s(&a100, SF_BF16, true, 2048, 2048, 8192, 1);
+    double want = 2 * 2048.0 * 2048 * 8192 / (sf_gpu_reachable_flops(&a100, SF_BF16, true) * 0.93 * 0.93 * (512.0 / 108) / 5);
+    assert_true(fabs(t - want - 2.5e-6) < 1e-9);
+}
+
+/* H100 with 500 of 700 W on the same 132 SMs: the cube root of 0.714, 0.894 of the clock. H100 PCIe: 350 W on 114 SMs are 0.579 of the
+ * power of an SM, cube root 0.833, and its 756 TFLOPS are rated at 0.885 of the clock: 0.942 of the share. */
+static void less_power_is_a_lower_clock(void **state)
+{
+    (void)state;
+    sf_gpu full = gpu("H100 SXM5"), capped = gpu("H100 SXM5 96GB"), pcie = gpu("H100 PCIe");
+    double a = sf_gpu_reachable_flops(&full, SF_BF16, true), b = sf_gpu_reachable_flops(&capped, SF_BF16, true), c = sf_gpu_reachable_flops(&pcie, SF_BF16, true);
+    assert_true(fabs(b / a - cbrt(500.0 / 700)) < 1e-9);
+    assert_true(fabs(c / a / (756.0 / 989) - 0.942) < 1e-3);
+}
+
 /* d_ff 10922 = 2 * 43 * 127 against 10944: 272.7 and 398.4 TFLOPS were measured. */
 static void odd_dimensions_fall_off_a_cliff(void **state)
 {
@@ -94,6 +116,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_products_reach_the_measured_best),
         cmocka_unit_test(the_last_wave_is_paid_whole),
+        cmocka_unit_test(the_best_tile_is_taken),
+        cmocka_unit_test(less_power_is_a_lower_clock),
         cmocka_unit_test(odd_dimensions_fall_off_a_cliff),
         cmocka_unit_test(few_rows_are_bound_by_the_weights),
         cmocka_unit_test(a_llama_layer_takes_what_it_takes),

@@ -11,6 +11,7 @@
 #include "model/cost/accountant.h"
 #include "model/desc/job.h"
 #include "model/desc/json.h"
+#include "model/program/cursor.h"
 #include "model/program/verify.h"
 #include "model/strategy/lower.h"
 
@@ -307,15 +308,15 @@ static void reported_blocks_come_out(void **state)
                            "\"micro_batch\": 4}}", "loss.logits32", 4ull * 4100 * 151936));
 }
 
-static uint64_t hardware_flop(const char *recompute)
+static uint64_t hardware_flop(const char *recompute, const char *share)
 {
     sf_arena arena = { 0 };
     sf_job job;
     const sf_program *program = NULL;
     sf_outcome out;
     const sf_override o[] = { { "model", "llama-3.1-8b" }, { "cluster.gpu", "H100" }, { "framework", "pytorch" }, { "strategy.name", "single" },
-                              { "train.seq_len", "512" }, { "train.precision", "bf16-pure" }, { "train.recompute", recompute } };
-    sf_status st = sf_job_read(NULL, o, 7, &arena, &job);
+                              { "train.seq_len", "512" }, { "train.precision", "bf16-pure" }, { "train.recompute", recompute }, { "train.recompute_share", share } };
+    sf_status st = sf_job_read(NULL, o, 8, &arena, &job);
     if (st.code == SF_OK)
         st = sf_lower(&job, &arena, &program);
     if (st.code != SF_OK)
@@ -328,14 +329,38 @@ static uint64_t hardware_flop(const char *recompute)
 
 /* Llama-3.1-8B: h 4096, k and v 1024 wide, f 14336, 32 layers; N = 512 tokens. Of q, k, v, o, gate, up, down every second
  * output is kept, so k, o and up are computed again: 2 N (4096 * 1024 + 4096 * 4096 + 4096 * 14336) a layer; attention is
- * kept. Full recomputation adds all seven and attention's 2 N * 512 * 4096. */
+ * kept. Full recomputation adds all seven and attention's 2 N * 512 * 4096; of every second layer, of 16. */
 static void recomputation_repeats_what_is_not_kept(void **state)
 {
     const uint64_t N = 512, h = 4096, kv = 1024, f = 14336, L = 32;
     (void)state;
-    uint64_t none = hardware_flop("none");
-    assert_int_equal(hardware_flop("selective") - none, L * 2 * N * (h * kv + h * h + h * f));
-    assert_int_equal(hardware_flop("full") - none, L * (2 * N * (2 * h * h + 2 * h * kv + 3 * h * f) + 2 * N * 512 * h));
+    uint64_t none = hardware_flop("none", "1");
+    assert_int_equal(hardware_flop("selective", "1") - none, L * 2 * N * (h * kv + h * h + h * f));
+    assert_int_equal(hardware_flop("full", "0.5") - none, L / 2 * (2 * N * (2 * h * h + 2 * h * kv + 3 * h * f) + 2 * N * 512 * h));
+    assert_int_equal(hardware_flop("full", "1") - none, L * (2 * N * (2 * h * h + 2 * h * kv + 3 * h * f) + 2 * N * 512 * h));
+}
+
+/* Under fp8 the 7 products of each of the 32 blocks are 8-bit, 3 times each, the head's 3 are not. */
+static void products_of_blocks_are_8_bit(void **state)
+{
+    sf_arena arena = { 0 };
+    sf_job job;
+    const sf_program *program = NULL;
+    const sf_override o[] = { { "model", "llama-3.1-8b" }, { "cluster.gpu", "H100" }, { "framework", "pytorch" }, { "strategy.name", "single" },
+                              { "train.seq_len", "512" }, { "train.precision", "fp8-mixed" } };
+    sf_cursor cursor;
+    sf_issue is;
+    int narrow = 0, wide = 0;
+    (void)state;
+    assert_int_equal(sf_job_read(NULL, o, 6, &arena, &job).code, SF_OK);
+    assert_int_equal(sf_lower(&job, &arena, &program).code, SF_OK);
+    for (sf_cursor_start(&cursor, &program->classes[0]); sf_cursor_next(&cursor, &is);)
+        if (is.op->type == SF_OP_F_GEMM)
+            (*(is.op->kind & SF_FRAME_FP8 ? &narrow : &wide))++;
+    assert_int_equal(narrow, 32 * 7 * 3);
+    assert_int_equal(wide, 3);
+    sf_job_close(&job);
+    sf_arena_free(&arena);
 }
 
 static void two_nodes(const char *path, const char *value, sf_outcome *out)
@@ -384,6 +409,7 @@ int main(void)
         cmocka_unit_test(zero_peaks_are_the_sums_of_their_terms),
         cmocka_unit_test(reported_blocks_come_out),
         cmocka_unit_test(recomputation_repeats_what_is_not_kept),
+        cmocka_unit_test(products_of_blocks_are_8_bit),
         cmocka_unit_test(zeropp_moves_what_it_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,6 +16,17 @@ grep -q 'expert parallelism is not modelled' "$out/rows.csv" || fail "the tensor
 grep -q 'Skipped: 1 of 5 rows' "$out/o" || fail "one row of five is to be skipped"
 grep -Eq '^  lf +time +2 ' "$out/o" || fail "two rows of lf have a time"
 
+
+# the rows as JOBs give the same predictions; "DGX H100 (8x400 Gb/s)" names 8 NICs, not H100's 100
+"$shardfit" evidence --jobs "$out/rows.jsonl" --csv "$out/a.csv" "$data/runs.csv" >"$out/o"
+"$shardfit" evidence --csv "$out/b.csv" "$out/rows.jsonl" >"$out/o"
+for n in 7 10; do
+    [ "$(grep -v 'not modelled' "$out/a.csv" | cut -d, -f$n)" = "$(cut -d, -f$n "$out/b.csv")" ] || fail "column $n differs for the rows as jobs"
+done
+sed 's/NVLink,,bf16/NVLink,DGX H100 (8x400 Gb\/s),bf16/' "$data/runs.csv" >"$out/net.csv"
+"$shardfit" evidence --jobs "$out/net.jsonl" "$out/net.csv" >"$out/o"
+grep -q '"nics":8,"gbit_per_nic":400' "$out/net.jsonl" || fail "8x400 Gb/s is read as $(grep -o '"inter":{[^}]*}' "$out/net.jsonl")"
+
 # jobs with what was observed: GPT-2 on a card of 80 GB fits, a 70B model on one card does not
 printf '%s\n' '{"id": "a", "job": {"model": "gpt2", "framework": "pytorch", "cluster": {"gpu": "A100-80GB"}, "strategy": "single", "train": {"micro_batch": 1}}, "truth": {"fits": true}}' \
     '{"id": "b", "job": {"model": "llama-2-70b", "framework": "pytorch", "cluster": {"gpu": "A100-80GB"}, "strategy": "single", "train": {"micro_batch": 1}}, "truth": {"fits": false}}' >"$out/jobs.jsonl"

@@ -149,6 +149,26 @@ static void small_ops_are_bound_by_their_launch(void **state)
     sf_arena_free(&f.arena);
 }
 
+static double issue_by_dims(void *ctx, const sf_class *cls, const sf_issue *is)
+{
+    (void)ctx;
+    (void)cls;
+    return 2e-3 * (double)is->op->dims.n;
+}
+
+/* Ops of 1, 3 and 2 ms whose launches take twice as long, 2, 6 and 4: they are launched at 0, 2 and 8 ms; the last ends at 10. */
+static void each_op_has_its_own_launch(void **state)
+{
+    (void)state;
+    fixture f;
+    start(&f, 1);
+    op(&f, SF_OP_ZERO, SF_STREAM_COMPUTE, 1);
+    op(&f, SF_OP_ZERO, SF_STREAM_COMPUTE, 3);
+    op(&f, SF_OP_ZERO, SF_STREAM_COMPUTE, 2);
+    assert_ms(simulate(&f, (sf_sim_options){ .issue = issue_by_dims }).step_s, 10);
+    sf_arena_free(&f.arena);
+}
+
 /* A HOST_SYNC after each pair: the first op of a pair starts at once, the second not before its launch
  * at 3 ms and ends at 4; only then does the host go on. Four pairs: 16 ms. */
 static void a_host_sync_holds_the_launches(void **state)
@@ -239,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_core_that_becomes_free_speeds_the_other_up),
         cmocka_unit_test(compute_is_slower_behind_a_collective),
         cmocka_unit_test(small_ops_are_bound_by_their_launch),
+        cmocka_unit_test(each_op_has_its_own_launch),
         cmocka_unit_test(a_host_sync_holds_the_launches),
         cmocka_unit_test(a_collective_starts_when_the_last_rank_arrives),
         cmocka_unit_test(one_representative_equals_all_ranks),
