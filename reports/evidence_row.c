@@ -176,7 +176,8 @@ static const char *strategy_of(const sf_run_row *r, json_t *job)
     set(s, "name", json_string(name));
     if (strcmp(name, "fsdp") == 0 || strcmp(name, "fsdp2") == 0) {
         why = offload_of(r, s, true);
-        if (has(field(r, "notes"), "reduce fp32") || strcmp(name, "fsdp2") == 0)
+        /* torchtitan's mixed_precision_reduce is float32; FSDP2 without a policy reduces in the parameters' type */
+        if (has(field(r, "notes"), "reduce fp32") || (strcmp(name, "fsdp2") == 0 && !has(field(r, "precision"), "pure")))
             set(s, "reduce_dtype", json_string("fp32"));
     } else if (fw[0] == 'd' && strcmp(name, "ddp") != 0) {
         why = offload_of(r, s, false);
@@ -286,7 +287,8 @@ const char *sf_run_to_job(const sf_run_row *r, sf_arena *arena, json_t **out)
     bool first = strcmp(attention, "flash") == 0 && value(r, "year") > 0 && value(r, "year") <= 2023;
     /* Transformer Engine, which NeMo and Megatron-Core train with, takes cuDNN's kernel on Hopper */
     bool cudnn = has(attention, "cudnn") || has(attention, "TransformerEngine") || has(field(r, "framework"), "Megatron-Core");
-    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") ? "eager" : cudnn ? "cudnn" : first ? "flash-v1" : "flash"));
+    /* Megatron's local implementation writes attention out */
+    set(train, "attention", json_string(has(attention, "unfused") || has(attention, "eager") || has(field(r, "sharding_detail"), "impl local") ? "eager" : cudnn ? "cudnn" : first ? "flash-v1" : "flash"));
     /* llm-foundry's default loss_fn is flash-attn's fused_crossentropy; Megatron's and NeMo's is fused too */
     if (has(field(r, "framework"), "Composer") || has(field(r, "framework"), "Megatron"))
         set(train, "loss", json_string("kernel"));
