@@ -8,17 +8,18 @@
 #include "model/base/text.h"
 #include "model/base/units.h"
 #include "reports/commands.h"
+#include "reports/emit.h"
 #include "reports/load_profile.h"
 #include "reports/output.h"
 #include "reports/plan.h"
 
-enum { KEY_GLOBAL_BATCH = 3400, KEY_OPTIMIZERS, KEY_MIN_GPUS, KEY_MAX_BATCH, KEY_MAX_SEQ, KEY_MAX_MODEL, KEY_FINISH, KEY_TOKENS, KEY_PRICE, KEY_GPU_TYPES };
+enum { KEY_GLOBAL_BATCH = 3400, KEY_OPTIMIZERS, KEY_MIN_GPUS, KEY_MAX_BATCH, KEY_MAX_SEQ, KEY_MAX_MODEL, KEY_FINISH, KEY_TOKENS, KEY_PRICE, KEY_GPU_TYPES, KEY_EMIT };
 
 typedef struct {
     sf_job_options job;
     sf_planner_ask ask;
     sf_planner_questions questions;
-    const char *directory, *profile;
+    const char *directory, *profile, *emit;
     bool json;
 } arguments;
 
@@ -34,6 +35,7 @@ static const struct argp_option options[] = {
     { "gpus-to-finish-in", KEY_FINISH, "TIME", 0, "how many GPUs see --tokens in TIME: 12h, 3d, 2w", 0 },
     { "tokens", KEY_TOKENS, "N", 0, "tokens to train on, for example 10e9", 0 },
     { "output", 'o', "DIR", 0, "write a report there: plan.html, plan.md, plan.csv, plan.json, plots", 0 },
+    { "emit", KEY_EMIT, "DIR", 0, "write what runs the winner: job.json, train.py, launch.sh, ds_config.json, accelerate.yaml", 0 },
     { "profile", 'p', "FILE", 0, "measurements of this machine (default: where calibrate put them)", 0 },
     { "json", 'j', 0, 0, "print the plan as JSON", 0 },
     { 0 },
@@ -99,6 +101,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_FINISH: a->questions.finish_in_s = duration_s(arg, state); return 0;
     case KEY_TOKENS: a->questions.tokens = positive(arg, "tokens", state); return 0;
     case 'o': a->directory = arg; return 0;
+    case KEY_EMIT: a->emit = arg; return 0;
     case 'p': a->profile = arg; return 0;
     case 'j': a->json = true; return 0;
     case ARGP_KEY_END:
@@ -156,7 +159,7 @@ static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
     sf_planner plan = { .title = NULL };
     sf_text answers = { 0 };
     sf_profile profile = { 0 };
-    bool have_profile, ranking = !asked(&a->questions) || a->directory != NULL;
+    bool have_profile, ranking = !asked(&a->questions) || a->directory != NULL || a->emit != NULL;
     const char *note = NULL;
     json_t *json = json_object();
     sf_job job;
@@ -189,6 +192,12 @@ static sf_status plan_one(arguments *a, sf_arena *arena, bool *found)
         print_plan(&plan, sf_text_str(&answers), note, a->directory, arena);
     } else if (st.code == SF_OK) {
         printf("%s", sf_text_str(&answers));
+    }
+    if (st.code == SF_OK && a->emit != NULL && plan.n_ranked > 0) {
+        sf_emitted emitted;
+        st = sf_emit(&plan.entries[0].job, a->emit, arena, &emitted);
+        if (st.code == SF_OK && !a->json)
+            sf_emit_print(&emitted, a->emit);
     }
     if (ranking)
         sf_planner_close(&plan);

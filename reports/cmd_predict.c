@@ -6,6 +6,7 @@
 #include "model/base/units.h"
 #include "model/strategy/lower.h"
 #include "reports/commands.h"
+#include "reports/emit.h"
 #include "reports/job_options.h"
 #include "reports/load_profile.h"
 #include "reports/plots.h"
@@ -14,16 +15,17 @@
 
 typedef struct {
     sf_job_options job;
-    const char *profile, *trace, *memory_plot;
+    const char *profile, *trace, *memory_plot, *emit;
     bool json, every_rank;
 } arguments;
 
-enum { KEY_MEMORY_PLOT = 3200 };
+enum { KEY_MEMORY_PLOT = 3200, KEY_EMIT };
 
 static const struct argp_option options[] = {
     { "json", 'j', 0, 0, "print the outcome as JSON", 0 },
     { "trace", 't', "FILE", 0, "write the step's timeline for chrome://tracing or ui.perfetto.dev", 0 },
     { "memory-plot", KEY_MEMORY_PLOT, "FILE", 0, "draw device memory over the step: FILE.svg or FILE.png", 0 },
+    { "emit", KEY_EMIT, "DIR", 0, "write what runs it: job.json, train.py, launch.sh, ds_config.json, accelerate.yaml", 0 },
     { "profile", 'p', "FILE", 0, "measurements of this machine (default: where calibrate put them)", 0 },
     { "every-rank", 'e', 0, 0, "simulate each rank rather than one of each kind", 0 },
     { 0 },
@@ -37,6 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'j': a->json = true; return 0;
     case 't': a->trace = arg; return 0;
     case KEY_MEMORY_PLOT: a->memory_plot = arg; return 0;
+    case KEY_EMIT: a->emit = arg; return 0;
     case 'p': a->profile = arg; return 0;
     case 'e': a->every_rank = true; return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -139,6 +142,12 @@ static sf_status predict_one(const arguments *a, const sf_job *job, sf_arena *ar
         json_decref(described);
     } else {
         print_text(job, &outcome);
+    }
+    if (a->emit != NULL) {
+        sf_emitted emitted;
+        SF_TRY_GOTO(st, sf_emit(job, a->emit, arena, &emitted), release);
+        if (!a->json)
+            sf_emit_print(&emitted, a->emit);
     }
 release:
     json_decref(profile.provenance);

@@ -21,7 +21,7 @@ typedef struct {
 static const struct argp_option options[] = {
     { "strategies", KEY_STRATEGIES, "A,B,...", 0, "each of these instead of the job's own strategy", 0 },
     { "output", 'o', "DIR", 0, "where the report goes (default: out/validate)", 0 },
-    { "measured", KEY_MEASURED, "FILE", 0, "an outcome measured before (run --output --detail) instead of a run; once per job and strategy, in order", 0 },
+    { "measured", KEY_MEASURED, "FILE", 0, "an outcome measured before (run --output --detail, or the train.py of --emit) instead of a run; once per job and strategy, in order; without a JOB: its own", 0 },
     { "profile", 'p', "FILE", 0, "measurements of this machine (default: where calibrate put them)", 0 },
     { "best", KEY_BEST, 0, 0, "compare with the fastest step, not the median: for a machine that has other work to do", 0 },
     { "rounds", KEY_ROUNDS, "N", 0, "with --best: run again, N times at most, what is slower than predicted by more than the bar (default: 1)", 0 },
@@ -65,6 +65,29 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     }
 }
 
+/* An outcome carries its job: without a JOB, that one is meant. */
+static sf_status jobs_of_outcomes(arguments *a, sf_arena *arena)
+{
+    if (a->job.n_files > 0 || a->job.n_overrides > 0)
+        return SF_SUCCESS;
+    for (int i = 0; i < a->sweep.n_measured; i++) {
+        json_error_t error;
+        json_t *outcome = json_load_file(a->sweep.measured[i], 0, &error), *job = json_object_get(outcome, "job");
+        const char *path = sf_arena_printf(arena, "%s/runs/measured-%d.job.json", a->sweep.directory, i + 1);
+        sf_status st = SF_SUCCESS;
+        if (outcome == NULL)
+            st = SF_FAIL(SF_EPARSE, "%s:%d:%d: %s", a->sweep.measured[i], error.line, error.column, error.text);
+        else if (!json_is_object(job))
+            st = SF_FAIL(SF_EPARSE, "%s: it holds no job; name the JOB that was measured too", a->sweep.measured[i]);
+        else if ((st = sf_output_check(path)).code == SF_OK)
+            st = sf_output_json(job, path);
+        json_decref(outcome);
+        SF_TRY(st);
+        a->job.files[a->job.n_files++] = path;
+    }
+    return SF_SUCCESS;
+}
+
 static int validate(const arguments *a, int argc, char **argv, sf_arena *arena)
 {
     sf_report report = { 0 };
@@ -103,7 +126,8 @@ int sf_cmd_validate(int argc, char **argv)
                                                                          .time_bar = default_time_bar } };
     a.sweep.job = &a.job;
     argp_parse(&parser, argc, argv, 0, 0, &a);
-    int code = validate(&a, argc, argv, &arena);
+    sf_status st = jobs_of_outcomes(&a, &arena);
+    int code = st.code == SF_OK ? validate(&a, argc, argv, &arena) : sf_cmd_fail(st);
     sf_arena_free(&arena);
     return code;
 }

@@ -64,19 +64,38 @@ static bool out_of_memory(const sf_outcome *o)
     return o != NULL && o->memory.oom_request_bytes > 0;
 }
 
+/* Our executor counts what each category has; a framework's run knows its allocator's totals, against which the prediction has an
+ * error. */
+static bool itemised(const sf_outcome *o)
+{
+    for (int c = 0; c < SF_CAT_COUNT; c++)
+        if (o->memory.at_peak[c] > 0)
+            return true;
+    return false;
+}
+
+static bool timed_by_op(const sf_outcome *o)
+{
+    for (int i = 0; i < SF_OP_COUNT; i++)
+        if (o->time.op_s[i] > 0)
+            return true;
+    return false;
+}
+
 /* After an allocation that did not fit, a run has no peak to hold against that of the whole step: the
  * failing allocation itself is compared. */
 static void join_memory(joiner *j)
 {
     bool whole = !out_of_memory(j->predicted) && !out_of_memory(j->measured);
-    FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole, "peak allocated", o->memory.peak_allocated_bytes > 0, o->memory.peak_allocated_bytes);
+    bool ours = j->measured == NULL || itemised(j->measured);
+    FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole && ours, "peak allocated", o->memory.peak_allocated_bytes > 0, o->memory.peak_allocated_bytes);
     for (int c = 0; c < SF_CAT_COUNT; c++)
         FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole, sf_arena_printf(j->arena, "at peak: %s", sf_category_name((sf_category)c)),
-              o->memory.peak_allocated_bytes > 0, o->memory.at_peak[c]);
+              itemised(o), o->memory.at_peak[c]);
     for (int c = 0; c < SF_CAT_COUNT; c++)
         FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole, sf_arena_printf(j->arena, "own peak: %s", sf_category_name((sf_category)c)),
-              o->memory.peak_allocated_bytes > 0, o->memory.peak_bytes[c]);
-    FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole, "host memory", o->memory.peak_allocated_bytes > 0, o->memory.host_bytes);
+              itemised(o), o->memory.peak_bytes[c]);
+    FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, whole && ours, "host memory", itemised(o), o->memory.host_bytes);
     FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, false, "peak reserved", o->memory.peak_reserved_bytes > 0, o->memory.peak_reserved_bytes);
     FIELD(j, SF_SECTION_MEMORY, SF_UNIT_BYTES, false, "device used", o->memory.device_used_bytes > 0, o->memory.device_used_bytes);
     if (whole)
@@ -105,15 +124,16 @@ static void join_comm(joiner *j)
             /* A run that did not finish a step has no counts to hold against the prediction. */
             bool p_known = j->predicted != NULL, m_known = j->measured != NULL && j->measured->time.step_s >= 0;
             bool p_timed = p_known && j->predicted->time.step_s >= 0;
+            bool m_timed = m_known && timed_by_op(j->measured);
             const char *name = sf_arena_printf(j->arena, "%s %s", sf_op_name((sf_op_type)op), sf_group_name((sf_group)g));
             add(j, SF_SECTION_COMM, SF_UNIT_CALLS, true, p_known ? (p ? (double)p->calls : 0) : (double)NAN,
                 m_known ? (m ? (double)m->calls : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: calls", name));
             add(j, SF_SECTION_COMM, SF_UNIT_BYTES, true, p_known ? (p ? (double)p->bytes_per_rank : 0) : (double)NAN,
                 m_known ? (m ? (double)m->bytes_per_rank : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: bytes", name));
             add(j, SF_SECTION_COMM, SF_UNIT_SECONDS, false, p_timed ? (p ? p->time_s : 0) : (double)NAN,
-                m_known ? (m ? m->time_s : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: time", name));
+                m_timed ? (m ? m->time_s : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: time", name));
             add(j, SF_SECTION_COMM, SF_UNIT_SECONDS, false, p_timed ? (p ? p->exposed_s : 0) : (double)NAN,
-                m_known ? (m ? m->exposed_s : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: exposed", name));
+                m_timed ? (m ? m->exposed_s : 0) : (double)NAN, sf_arena_printf(j->arena, "%s: exposed", name));
         }
 }
 
@@ -126,9 +146,9 @@ static void join_time(joiner *j)
     FIELD(j, SF_SECTION_TIME, SF_UNIT_SECONDS, false, "idle", true, o->time.idle_s);
     for (int k = 0; k < SF_KIND_COUNT; k++)
         FIELD(j, SF_SECTION_TIME, SF_UNIT_SECONDS, false,
-              sf_arena_printf(j->arena, "busy: %s", sf_op_kind_name((sf_op_kind)k)), o->time.step_s >= 0, o->time.kind_s[k]);
+              sf_arena_printf(j->arena, "busy: %s", sf_op_kind_name((sf_op_kind)k)), timed_by_op(o), o->time.kind_s[k]);
     for (int i = 0; i < SF_OP_COUNT; i++)
-        FIELD(j, SF_SECTION_OPS, SF_UNIT_SECONDS, false, sf_op_name((sf_op_type)i), o->time.step_s >= 0, o->time.op_s[i]);
+        FIELD(j, SF_SECTION_OPS, SF_UNIT_SECONDS, false, sf_op_name((sf_op_type)i), timed_by_op(o), o->time.op_s[i]);
     FIELD(j, SF_SECTION_RATE, SF_UNIT_RATE, false, "tokens/s, all ranks", true, sf_outcome_tokens_per_s(o));
     FIELD(j, SF_SECTION_RATE, SF_UNIT_FRACTION, false, "model FLOP utilisation", true, o->mfu);
     FIELD(j, SF_SECTION_RATE, SF_UNIT_FRACTION, false, "hardware FLOP utilisation", true, o->hfu);
@@ -137,13 +157,16 @@ static void join_time(joiner *j)
 void sf_compare(const sf_outcome *predicted, const sf_outcome *measured, sf_arena *arena, sf_comparison *out)
 {
     joiner j = { arena, out, predicted, measured };
-    *out = (sf_comparison){ .step_error = (double)NAN };
+    *out = (sf_comparison){ .step_error = (double)NAN, .memory_error = (double)NAN };
     join_memory(&j);
     join_comm(&j);
     join_time(&j);
     for (size_t i = 0; i < out->n_rows; i++)
         if (out->rows[i].section == SF_SECTION_TIME && strcmp(out->rows[i].name, "step") == 0)
             out->step_error = sf_compare_error(&out->rows[i]);
+    for (size_t i = 0; measured != NULL && !itemised(measured) && i < out->n_rows; i++)
+        if (out->rows[i].section == SF_SECTION_MEMORY && !out->rows[i].exact && strcmp(out->rows[i].name, "peak reserved") == 0)
+            out->memory_error = sf_compare_error(&out->rows[i]);
 }
 
 double sf_compare_error(const sf_compare_row *row)

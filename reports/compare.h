@@ -41,6 +41,7 @@ typedef struct {
     size_t n_rows, cap_rows;
     size_t n_exact, n_equal; /* exact rows known on both sides; those that are equal */
     double step_error;       /* of the step's time; NaN: not known                   */
+    double memory_error;     /* of a framework's reserved memory; NaN: not known     */
 } sf_comparison;
 
 /* Either outcome may be NULL. Rows that are 0 or not known on both sides are left out. */

@@ -57,7 +57,8 @@ static const sf_compare_row *first_unequal(const sf_comparison *cmp)
 }
 
 typedef struct {
-    size_t good, failed, exact, equal, timed, over;
+    size_t good, failed, exact, equal, timed, over, weighed, heavy;
+    double worst_memory;
     double worst; /* largest |error| of a step time */
 } tally;
 
@@ -70,8 +71,14 @@ static tally count(const sf_report *report)
         t.failed += e->failure != NULL;
         if (!both(e))
             continue;
-        bool late = error > report->time_bar, same = e->comparison.n_equal == e->comparison.n_exact;
-        t.good += e->failure == NULL && same && !late;
+        double memory = fabs(e->comparison.memory_error);
+        bool late = error > report->time_bar, off = memory > report->memory_bar, same = e->comparison.n_equal == e->comparison.n_exact;
+        t.good += e->failure == NULL && same && !late && !off;
+        t.heavy += off;
+        if (!isnan(memory)) {
+            t.weighed++;
+            t.worst_memory = fmax(t.worst_memory, memory);
+        }
         t.exact += e->comparison.n_exact;
         t.equal += e->comparison.n_equal;
         t.over += late;
@@ -104,14 +111,16 @@ static void tell_if_busy(const sf_report *report, sf_arena *arena, sf_verdict *o
 static void judge_measured(const sf_report *report, sf_arena *arena, sf_verdict *out)
 {
     tally t = count(report);
-    out->good = t.failed == 0 && t.equal == t.exact && t.over == 0;
+    out->good = t.failed == 0 && t.equal == t.exact && t.over == 0 && t.heavy == 0;
     const char *bytes = t.exact == 0         ? "no byte count could be compared"
                         : t.equal == t.exact ? sf_arena_printf(arena, "all %zu byte and call counts are equal", t.exact)
                                              : sf_arena_printf(arena, "%zu of %zu byte and call counts differ", t.exact - t.equal, t.exact);
     const char *time = t.timed == 0 ? "no step time could be compared"
                                     : sf_arena_printf(arena, "step times are %s %.1f %% (bar %.0f %%)", t.over > 0 ? "off by up to" : "within",
                                                       t.worst * 100, report->time_bar * 100);
-    out->headline = sf_arena_printf(arena, "The predictions hold for %zu of %zu: %s, %s", t.good, report->n_entries, bytes, time);
+    const char *memory = t.weighed == 0 ? "" : sf_arena_printf(arena, ", reserved memory is %s %.1f %% (bar %.0f %%)", t.heavy > 0 ? "off by up to" : "within", t.worst_memory * 100,
+                                                              report->memory_bar * 100);
+    out->headline = sf_arena_printf(arena, "The predictions hold for %zu of %zu: %s, %s%s", t.good, report->n_entries, bytes, time, memory);
     for (size_t i = 0; i < report->n_entries; i++) {
         const sf_report_entry *e = &report->entries[i];
         const sf_compare_row *row = first_unequal(&e->comparison);

@@ -40,6 +40,7 @@ typedef struct {
     sf_report_entry *entries;
     size_t n_entries, cap_entries;
     double time_bar;             /* 0.10: ten percent                                              */
+    double memory_bar;           /* of a framework's reserved memory: 0.10                         */
     const json_t *provenance;    /* object or NULL: host, versions, load, command                  */
     sf_report_part *parts;       /* further tables, in the order in which they are shown           */
     size_t n_parts, cap_parts;

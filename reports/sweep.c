@@ -210,6 +210,7 @@ sf_status sf_sweep_run(const sf_sweep *s, int argc, char **argv, sf_arena *arena
 {
     *code = SF_EXIT_DONE;
     report->time_bar = s->time_bar;
+    report->memory_bar = 0.10;
     for (int i = 0; i < sf_job_options_count(s->job); i++) {
         sf_job base;
         choices list;

@@ -3,7 +3,7 @@
 
 packages_build=(gcc g++ meson ninja-build pkg-config libjansson-dev libyaml-dev libcpptoml-dev libexpat1-dev libhwloc-dev
   libopenblas-dev libdnnl-dev libopenmpi-dev openmpi-bin gnuplot-nox)
-packages_test=(libcmocka-dev chromium-headless-shell)
+packages_test=(libcmocka-dev chromium-headless-shell python3-torch)
 
 # Prints the packages among its arguments that are not installed.
 packages_missing() {

@@ -391,13 +391,20 @@ static void give_grads(sf_torch *t, zero *s)
 }
 
 /* Overflow and norm: one byte and one number over all ranks. */
+/* Ranks agree on whether gradients overflowed (a ByteTensor; stage 3 asks under fp16 only) and on their norm, which stage 3 sums in
+ * fp64: as many bytes as two f32. */
 static void norms(sf_torch *t, zero *s)
 {
-    sf_tt number = sf_torch_take(t, "zero.norm", SF_CAT_TEMPORARIES, SF_F32, 1);
+    uint64_t numbers = s->stage == 3 ? 2 : 1;
+    sf_tt number = sf_torch_take(t, "zero.norm", SF_CAT_TEMPORARIES, SF_F32, numbers), flag = sf_torch_none();
     sf_torch_kernel(t, "zero.norm", number, 2 * s->partition * size(s->half), 4);
-    for (int i = 0; i < 2 && s->ways > 1; i++)
-        sf_torch_wait(t, SF_STREAM_COMPUTE,
-                      sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_REDUCE, .label = i == 0 ? "overflow" : "norm", .in = number, .elems = 1, .after = -1 }));
+    if (s->ways > 1 && (s->stage != 3 || t->job->train.precision == SF_PRECISION_FP16_MIXED)) {
+        flag = sf_torch_take(t, "zero.overflow", SF_CAT_TEMPORARIES, SF_U8, 1);
+        sf_torch_wait(t, SF_STREAM_COMPUTE, sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_REDUCE, .label = "overflow", .in = flag, .elems = 1, .after = -1 }));
+    }
+    if (s->ways > 1)
+        sf_torch_wait(t, SF_STREAM_COMPUTE, sf_torch_collective(t, (sf_torch_comm){ .type = SF_OP_ALL_REDUCE, .label = "norm", .in = number, .elems = numbers, .after = -1 }));
+    sf_torch_give(t, flag);
     sf_torch_give(t, number);
 }
 

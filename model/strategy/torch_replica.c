@@ -23,7 +23,7 @@ static int tensor_count(const sf_torch *t)
 
 /* ---- buckets ----
  * The reducer first builds buckets over the parameters in reverse order, of at most bucket_cap_mb MiB and the first of
- * 1 MiB (dist._DEFAULT_FIRST_BUCKET_BYTES), and after the first backward again in the order in which gradients arrived,
+ * 1 MiB (dist._DEFAULT_FIRST_BUCKET_BYTES) unless a bucket_cap_mb is given (nn/parallel/distributed.py, is_using_default), and after the first backward again in the order in which gradients arrived,
  * which is the same but for a tied table, whose gradient comes last. The step modelled is a later one. */
 typedef struct {
     uint64_t elems;
@@ -44,7 +44,8 @@ typedef struct {
 
 static void make_buckets(sf_torch *t, replica *s)
 {
-    const uint64_t first = 1 << 20, cap = (uint64_t)t->job->strategy.bucket_cap_mb << 20, width = sf_dtype_bytes(s->grad);
+    const uint64_t cap = (uint64_t)t->job->strategy.bucket_cap_mb << 20, width = sf_dtype_bytes(s->grad);
+    const uint64_t first = t->job->strategy.bucket_cap_mb == 25 ? 1 << 20 : cap;
     uint64_t bytes = 0;
     s->buckets = SF_NEW_ARRAY(t->arena, bucket, t->n_params + 1);
     s->bucket_of = SF_NEW_ARRAY(t->arena, int, t->n_params);
