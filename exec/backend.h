@@ -46,6 +46,8 @@ struct sf_backend_type {
     sf_status (*sync)(void *self);
     /* Sum of the losses of all rows since the last call and how many rows; after sync. */
     void (*loss)(void *self, double *sum, uint64_t *rows);
+    /* Memory of the device that is in use, as the driver counts it; may be NULL. */
+    void (*used)(void *self, uint64_t *used_bytes);
     void (*close)(void *self);
 };
 

@@ -109,8 +109,7 @@ sf_status sf_comm_call(sf_comm *comm, sf_op_type op, sf_group group, sf_dtype dt
         return SF_FAIL(SF_EUNSUP, "%s cannot sum %s", sf_op_name(op), sf_dtype_name(dtype));
     if (splits && n % (uint64_t)a.size != 0)
         return SF_FAIL(SF_EINVAL, "%s of %llu elements does not divide over %d ranks", sf_op_name(op), (unsigned long long)n, a.size);
-    comm->count[op][group].calls++;
-    comm->count[op][group].bytes += n * sf_dtype_bytes(dtype);
+    sf_comm_note(comm, op, group, n * sf_dtype_bytes(dtype));
     clock_gettime(CLOCK_MONOTONIC, &comm->met);
     if (a.size == 1) {
         if (in != NULL && out != NULL && in != out)
@@ -123,6 +122,12 @@ sf_status sf_comm_call(sf_comm *comm, sf_op_type op, sf_group group, sf_dtype dt
 struct timespec sf_comm_met(const sf_comm *comm)
 {
     return comm->met;
+}
+
+void sf_comm_note(sf_comm *comm, sf_op_type op, sf_group group, uint64_t bytes)
+{
+    comm->count[op][group].calls++;
+    comm->count[op][group].bytes += bytes;
 }
 
 const sf_comm_count *sf_comm_counted(const sf_comm *comm, sf_op_type op, sf_group group)

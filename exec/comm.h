@@ -90,6 +90,8 @@ sf_status sf_comm_call(sf_comm *comm, sf_op_type op, sf_group group, sf_dtype dt
 /* When the last call's members had all arrived (CLOCK_MONOTONIC): what came before was waiting for the
  * slowest, not communication. By messages: when the call began. */
 struct timespec sf_comm_met(const sf_comm *comm);
+/* Counts a collective of the same ranks that went another way (NCCL). */
+void sf_comm_note(sf_comm *comm, sf_op_type op, sf_group group, uint64_t bytes);
 const sf_comm_count *sf_comm_counted(const sf_comm *comm, sf_op_type op, sf_group group);
 void sf_comm_count_reset(sf_comm *comm);
 

@@ -49,6 +49,8 @@ typedef struct {
     uint64_t device_memory_bytes; /* limit; 0: none */
     sf_adamw_setup optimizer;
     sf_poison poison;
+    bool staged;                  /* CUDA: collectives through host memory */
+    bool tf32;                    /* CUDA: f32 products by TF32            */
 } sf_executor_setup;
 
 typedef struct {

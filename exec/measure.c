@@ -116,6 +116,8 @@ void sf_executor_outcome(const sf_executor *ex, sf_arena *arena, sf_outcome *out
     out->world_size = ex->setup.program->world_size;
     out->tokens_per_step = ex->setup.program->tokens_per_step;
     sf_ledger_outcome(&ex->ledger, ex->plan.arena_bytes[SF_SPACE_DEVICE], arena, out);
+    if (ex->backend->used != NULL && ex->machine != NULL)
+        ex->backend->used(ex->machine, &out->memory.device_used_bytes);
     out->n_spans = collect_spans(ex, ex->timed > 0 ? ex->best_times : ex->times, arena, &out->spans);
     out->n_memory_line = ex->n_memory_line;
     out->memory_line = SF_NEW_ARRAY(arena, sf_memory_point, ex->n_memory_line);

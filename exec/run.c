@@ -153,7 +153,7 @@ static sf_executor_setup executor_setup(const sf_run_setup *run, sf_comm *comm, 
         .device_memory_bytes = run->device_memory_bytes,
         .optimizer = { .lr = (float)t->lr, .beta1 = (float)t->beta1, .beta2 = (float)t->beta2, .eps = (float)t->eps,
                        .weight_decay = (float)t->weight_decay, .clip_norm = (float)t->grad_clip },
-        .poison = run->poison,
+        .poison = run->poison, .staged = run->staged, .tf32 = t->precision == SF_PRECISION_TF32,
     };
 }
 

@@ -22,6 +22,7 @@ typedef struct {
     const sf_backend_type *backend;
     uint64_t device_memory_bytes;        /* 0: no limit */
     sf_poison poison;
+    bool staged;                         /* CUDA: collectives through host memory */
     const float *const *given;           /* by tensor number; NULL: the seed's values */
     /* After each step, on rank 0; may be NULL. */
     void (*progress)(void *ctx, int step, const sf_step *result);

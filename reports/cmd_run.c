@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/cuda/cuda_probe.h"
 #include "exec/launch.h"
 #include "exec/provenance.h"
 #include "exec/run.h"
@@ -25,17 +26,18 @@
 #include "reports/job_options.h"
 #include "reports/output.h"
 
-enum { KEY_STEPS = 2000, KEY_DATA, KEY_LAUNCH, KEY_DETAIL, KEY_POISON, KEY_TRANSPORT, KEY_PROGRESS, KEY_PROGRESS_OVER };
+enum { KEY_STEPS = 2000, KEY_DATA, KEY_LAUNCH, KEY_DETAIL, KEY_POISON, KEY_TRANSPORT, KEY_PROGRESS, KEY_PROGRESS_OVER, KEY_COMMUNICATOR };
 
 typedef enum { PROGRESS_NONE, PROGRESS_LINES, PROGRESS_OVER } progress; /* OVER: one line, written over */
 
 typedef struct {
     sf_job_options job;
     const char *output;
-    bool json, launch, detail;
+    bool json, launch, detail, staged;
     progress progress;
     sf_poison poison;
     sf_comm_transport transport;
+    const sf_backend_type *backend;
 } arguments;
 
 static const struct argp_option options[] = {
@@ -48,6 +50,7 @@ static const struct argp_option options[] = {
     { "poison", KEY_POISON, "HOW", 0, "fill memory that is not in use with NaN: planned, or spread (none is used twice); finds wrong programs", 0 },
     { "progress", KEY_PROGRESS, 0, 0, "tell each step on stderr, also where it is no terminal", 0 },
     { "progress-over", KEY_PROGRESS_OVER, 0, OPTION_HIDDEN, "the same on one line: the launcher's terminal", 0 },
+    { "communicator", KEY_COMMUNICATOR, "NAME", 0, "of ranks on GPUs: nccl, or staged: through host memory, so that ranks may share a GPU", 0 },
     { "transport", KEY_TRANSPORT, "HOW", 0, "auto, shared or messages: how ranks reach each other", 0 },
     { 0 },
 };
@@ -77,6 +80,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (strcmp(arg, "planned") != 0 && strcmp(arg, "spread") != 0)
             argp_error(state, "--poison is planned or spread, not '%s'", arg);
         a->poison = strcmp(arg, "spread") == 0 ? SF_POISON_SPREAD : SF_POISON_PLANNED;
+        return 0;
+    case KEY_COMMUNICATOR:
+        if (strcmp(arg, "nccl") != 0 && strcmp(arg, "staged") != 0)
+            argp_error(state, "--communicator is nccl or staged, not '%s'", arg);
+        a->staged = strcmp(arg, "staged") == 0;
         return 0;
     case KEY_TRANSPORT:
         if (strcmp(arg, "auto") != 0 && strcmp(arg, "shared") != 0 && strcmp(arg, "messages") != 0)
@@ -113,7 +121,7 @@ static sf_status read_job(arguments *a, sf_arena *arena, sf_job *job)
         st = SF_FAIL(SF_EUNSUP, "framework %s can be predicted, not run: our executor runs \"framework\": \"shardfit\"",
                        sf_framework_name(job->framework));
     else if (!job->cluster.gpu.is_host)
-        st = SF_FAIL(SF_EUNSUP, "cluster.gpu %s: this build runs jobs on \"host\" only; set --gpu host", job->cluster.gpu.name);
+        st = sf_status_prefix(sf_cuda_backend(&a->backend), "cluster.gpu %s", job->cluster.gpu.name);
     if (st.code != SF_OK)
         sf_job_close(job);
     return st;
@@ -304,7 +312,7 @@ static int train(run *r, sf_comm *comm)
 {
     bool first = comm == NULL || sf_comm_rank(comm) == 0;
     pthread_t watcher;
-    sf_run_setup setup = { .job = r->job, .program = r->program, .backend = &sf_backend_host,
+    sf_run_setup setup = { .job = r->job, .program = r->program, .backend = r->a->backend, .staged = r->a->staged,
                            .device_memory_bytes = sf_job_device_bytes(r->job), .poison = r->a->poison,
                            .progress = r->a->progress != PROGRESS_NONE ? show_progress : NULL, .progress_ctx = r };
 
@@ -401,7 +409,7 @@ int sf_cmd_run(int argc, char **argv)
                                         "did not suffice (--device-memory); 3: the run failed, and what was measured is saved.",
                                         children, 0, 0 };
     sf_arena arena = { 0 };
-    arguments a = { .job = { .arena = &arena } };
+    arguments a = { .job = { .arena = &arena }, .backend = &sf_backend_host };
     run r = { .a = &a };
     sf_job job;
     int code;

@@ -1,10 +1,21 @@
 /* exec/cuda/cuda_absent.c: a build without CUDA. */
 #include "exec/cuda/cuda_probe.h"
 
+static sf_status absent(void)
+{
+    return SF_FAIL(SF_EUNSUP, "this shardfit was built without CUDA; build it with -Dcuda=enabled where nvcc, cuBLAS and NCCL are");
+}
+
 sf_status sf_cuda_probe(int max, sf_cuda_found *out, int *count)
 {
     (void)max;
     (void)out;
     *count = 0;
-    return SF_FAIL(SF_EUNSUP, "this shardfit was built without CUDA; build it with -Dcuda=enabled where nvcc, cuBLAS and NCCL are");
+    return absent();
+}
+
+sf_status sf_cuda_backend(const struct sf_backend_type **out)
+{
+    *out = 0;
+    return absent();
 }

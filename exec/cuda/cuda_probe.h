@@ -8,6 +8,8 @@
 
 #include "model/base/status.h"
 
+struct sf_backend_type;
+
 typedef struct {
     char name[256];
     char bus_id[32];       /* "0000:1b:00.0"                                       */
@@ -19,5 +21,8 @@ typedef struct {
 
 /* The first `max` GPUs; *count is how many there are. SF_EDEVICE says why there is none. */
 sf_status sf_cuda_probe(int max, sf_cuda_found *out, int *count);
+
+/* The executor's machine for GPUs (exec/backend.h). Errors as of the probe. */
+sf_status sf_cuda_backend(const struct sf_backend_type **out);
 
 #endif

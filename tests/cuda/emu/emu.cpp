@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <map>
+#include <mutex>
 #include <vector>
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
@@ -218,6 +219,8 @@ static std::vector<int> permutation(int n, unsigned salt)
 void emu_launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                 const std::function<void()> &thread)
 {
+    static std::mutex one_at_a_time; /* ranks of a test may be threads */
+    std::lock_guard<std::mutex> turn(one_at_a_time);
     unsigned long per_block = (unsigned long)block.x * block.y * block.z;
     auto allowed = allowed_shared.find(kernel);
     size_t limit = allowed == allowed_shared.end() ? (size_t)DEFAULT_SHARED : (size_t)allowed->second;
