@@ -13,7 +13,7 @@
 #include "exec/comm.h"
 #include "model/cost/profile.h"
 
-typedef enum { SF_CALIBRATE_QUICK, SF_CALIBRATE_FULL } sf_calibrate_depth;
+typedef enum { SF_CALIBRATE_QUICK, SF_CALIBRATE_FULL, SF_CALIBRATE_TOUCH } sf_calibrate_depth; /* TOUCH: each op once at its smallest, for tests */
 
 /* Collective. kernels false: only what communicates (for threads, whose kernels are those of processes). */
 sf_status sf_calibrate(sf_comm *comm, sf_calibrate_depth depth, bool kernels, sf_profile_set *out);

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "exec/calibrate.h"
+#include "exec/cuda/calibrate_cuda.h"
+#include "exec/cuda/cuda_probe.h"
 #include "exec/host/block.h"
 #include "exec/launch.h"
 #include "exec/provenance.h"
@@ -26,7 +28,8 @@ typedef struct {
     const char *logs[MAX_LOGS]; /* of nccl-tests, to import instead of measuring */
     int n_logs, nodes;
     sf_calibrate_depth depth;
-    bool json;
+    bool json, gpu;
+    char gpu_name[256];
     sf_status st;
 } options;
 
@@ -54,6 +57,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'o': o->output = arg; break;
     case 'q': o->depth = SF_CALIBRATE_QUICK; break;
     case 'j': o->json = true; break;
+    case 'g': o->gpu = true; break;
     case OPT_PART: o->part = arg; break;
     case OPT_NODES:
         o->nodes = atoi(arg);
@@ -75,6 +79,7 @@ static const struct argp_option option_rows[] = {
     { "ranks", 'r', "N,N,...", 0, "numbers of ranks to measure (default: 1, 2, 4, .. up to the cores, at least 1,2)", 0 },
     { "output", 'o', "FILE", 0, "the profile (default: $SHARDFIT_PROFILE or ~/.cache/shardfit/profile.json)", 0 },
     { "quick", 'q', NULL, 0, "fewer and smaller sizes: seconds", 0 },
+    { "gpu", 'g', NULL, 0, "this machine's GPUs instead of its cores: products, attention, kernels, copies, launches, and NCCL between them", 0 },
     { "json", 'j', NULL, 0, "print the profile", 0 },
     { "nccl-tests", OPT_NCCL_TESTS, "LOG", 0, "measure nothing: import what nccl-tests printed into a profile of collectives, which `collective --profile` uses; "
       "several times for several logs; needs --output", 0 },
@@ -84,7 +89,8 @@ static const struct argp_option option_rows[] = {
 };
 static const struct argp arguments = { option_rows, parse, NULL,
                                        "Measures this machine: matrix products, attention, memory-bound kernels, the optimizer, collectives. "
-                                       "predict and compare use the profile for \"gpu\": \"host\".", NULL, NULL, NULL };
+                                       "predict and compare use the profile for \"gpu\": \"host\"; that of --gpu (default: gpu-profile.json) they take by --profile, for "
+                                       "framework shardfit on such GPUs.", NULL, NULL, NULL };
 
 /* ---- one set ---- */
 
@@ -94,8 +100,13 @@ static sf_status write_set(const sf_profile_set *set, const char *path)
     return sf_profile_write(&one, path);
 }
 
+static sf_status calibrate(options *o, sf_comm *comm, sf_profile_set *set)
+{
+    return o->gpu ? sf_calibrate_cuda(comm, o->depth, set, o->gpu_name) : sf_calibrate(comm, o->depth, true, set);
+}
+
 /* As a rank that mpirun started. */
-static int be_a_rank(const options *o)
+static int be_a_rank(options *o)
 {
     sf_comm *comm;
     sf_profile_set *set = calloc(1, sizeof *set);
@@ -105,7 +116,7 @@ static int be_a_rank(const options *o)
         free(set);
         return sf_cmd_fail(st);
     }
-    st = sf_calibrate(comm, o->depth, true, set);
+    st = calibrate(o, comm, set);
     if (st.code == SF_OK && sf_comm_rank(comm) == 0)
         st = write_set(set, o->part);
     if (st.code != SF_OK)
@@ -115,22 +126,27 @@ static int be_a_rank(const options *o)
     return st.code == SF_OK ? SF_EXIT_DONE : sf_cmd_fail(st);
 }
 
-static sf_status measure_alone(sf_calibrate_depth depth, sf_profile_set *set)
+static sf_status measure_alone(options *o, sf_profile_set *set)
 {
     sf_comm *comm;
 
     SF_TRY(sf_comm_self_open(&comm));
-    sf_status st = sf_calibrate(comm, depth, true, set);
+    sf_status st = calibrate(o, comm, set);
     sf_comm_close(comm);
     return st;
 }
 
 static sf_status measure_processes(const options *o, int ranks, const char *scratch, sf_arena *arena, sf_profile_set *set)
 {
-    char *args[] = { "calibrate", "--part", (char *)(uintptr_t)scratch, o->depth == SF_CALIBRATE_QUICK ? "--quick" : NULL, NULL };
+    char *args[] = { "calibrate", "--part", (char *)(uintptr_t)scratch, NULL, NULL, NULL };
+    int n = 3;
     int code;
     sf_profile part;
 
+    if (o->depth == SF_CALIBRATE_QUICK)
+        args[n++] = "--quick";
+    if (o->gpu)
+        args[n++] = "--gpu";
     SF_TRY(sf_launch(ranks, args, &code));
     if (code != 0)
         return SF_FAIL(SF_ECOMM, "measuring with %d ranks failed (exit code %d); try it with: mpirun -np %d true", ranks, code, ranks);
@@ -193,7 +209,7 @@ static sf_status measure_threads(const options *o, int ranks, const sf_profile_s
     return st;
 }
 
-static sf_status measure(const options *o, sf_arena *arena, sf_profile *profile)
+static sf_status measure(options *o, sf_arena *arena, sf_profile *profile)
 {
     char *scratch = sf_arena_printf(arena, "%s.part-%d", o->output, (int)getpid());
     sf_status st = SF_SUCCESS;
@@ -202,10 +218,10 @@ static sf_status measure(const options *o, sf_arena *arena, sf_profile *profile)
         int ranks = o->counts[i];
         sf_profile_set *set = &profile->sets[profile->n_sets];
         fprintf(stderr, "calibrate: %d rank%s\n", ranks, ranks > 1 ? "s" : "");
-        st = ranks == 1 ? measure_alone(o->depth, set) : measure_processes(o, ranks, scratch, arena, set);
+        st = ranks == 1 ? measure_alone(o, set) : measure_processes(o, ranks, scratch, arena, set);
         if (st.code == SF_OK)
             profile->n_sets++;
-        if (st.code == SF_OK && ranks > 1) {
+        if (st.code == SF_OK && ranks > 1 && !o->gpu) {
             st = measure_threads(o, ranks, set, set + 1);
             profile->n_sets += st.code == SF_OK;
         }
@@ -238,10 +254,19 @@ static void print_profile(const sf_profile *p, const char *path)
     }
 }
 
-static void default_counts(options *o)
+/* 1, 2, 4 .. of the GPUs; of the cores, and at least 2. */
+static sf_status default_counts(options *o)
 {
+    int gpus = 0;
+    if (o->gpu)
+        SF_TRY(sf_cuda_probe(0, NULL, &gpus));
+    for (int n = 1; o->gpu && n <= gpus && o->n_counts < MAX_COUNTS; n *= 2)
+        o->counts[o->n_counts++] = n;
+    if (o->gpu)
+        return SF_SUCCESS;
     for (int n = 1; (n <= 2 || n <= sf_host_cores()) && o->n_counts < MAX_COUNTS; n *= 2)
         o->counts[o->n_counts++] = n;
+    return SF_SUCCESS;
 }
 
 /* ---- logs of nccl-tests ---- */
@@ -291,14 +316,18 @@ int sf_cmd_calibrate(int argc, char **argv)
     if (o.n_logs > 0)
         return import(&o);
     if (o.n_counts == 0)
-        default_counts(&o);
+        o.st = default_counts(&o);
+    if (o.st.code != SF_OK)
+        return sf_cmd_fail(o.st);
     if (o.output == NULL)
-        o.output = sf_profile_default_path(&arena);
+        o.output = o.gpu ? "gpu-profile.json" : sf_profile_default_path(&arena);
     profile.sets = SF_NEW_ARRAY(&arena, sf_profile_set, SF_PROFILE_SETS);
     profile.provenance = sf_provenance();
     sf_status st = sf_output_check(o.output);
     if (st.code == SF_OK)
         st = measure(&o, &arena, &profile);
+    if (o.gpu_name[0] != '\0')
+        json_object_set_new(profile.provenance, "gpu", json_string(o.gpu_name));
     if (st.code == SF_OK)
         st = sf_profile_write(&profile, o.output);
     if (st.code == SF_OK && o.json) {

@@ -85,32 +85,17 @@ static void cuda_close(void *self)
     free(m);
 }
 
-/* The rank's GPU: a launcher may show each rank its own only. */
-static sf_status open_device(cuda *m)
-{
-    const sf_cuda_api *api = given_api;
-    const sf_executor_setup *setup = m->ctx.setup;
-    int local = sf_comm_rank(setup->comm) % sf_comm_group_size(setup->comm, SF_GROUP_LOCAL), visible = 0;
-    if (api == NULL)
-        SF_TRY(sf_cuda_api_real(&api));
-    (void)api->cudaGetDeviceCount(&visible); /* opening the device tells what is wrong */
-    if (visible == 1 || (setup->staged && visible > 0))
-        local %= visible;
-    return sf_cuda_device_open(api, local, &m->ctx.dev);
-}
-
 /* NCCL cannot have two ranks on one GPU. */
-static sf_status check_own_device(const cuda *m)
+static sf_status check_own_device(sf_comm *comm, const sf_cuda_device *dev)
 {
     struct place {
         char host[256], bus[32];
     } mine = { { 0 }, { 0 } }, *all;
-    sf_comm *comm = m->ctx.setup->comm;
     int world = sf_comm_world(comm);
     sf_status st = SF_SUCCESS;
 
     gethostname(mine.host, sizeof mine.host - 1);
-    memcpy(mine.bus, sf_cuda_device_found(m->ctx.dev)->bus_id, sizeof mine.bus);
+    memcpy(mine.bus, sf_cuda_device_found(dev)->bus_id, sizeof mine.bus);
     all = calloc((size_t)world, sizeof *all);
     if (all == NULL)
         return SF_FAIL(SF_ENOMEM, "no memory to compare %d ranks' GPUs", world);
@@ -122,6 +107,20 @@ static sf_status check_own_device(const cuda *m)
                              "GPU (CUDA_VISIBLE_DEVICES), or pass --communicator staged: collectives through host memory", a, b, all[a].bus, all[a].host);
     free(all);
     return st;
+}
+
+/* A launcher may show each rank its own GPU only. */
+sf_status sf_backend_cuda_device(sf_comm *comm, bool shared, sf_cuda_device **out)
+{
+    const sf_cuda_api *api = given_api;
+    int local = sf_comm_rank(comm) % sf_comm_group_size(comm, SF_GROUP_LOCAL), visible = 0;
+    if (api == NULL)
+        SF_TRY(sf_cuda_api_real(&api));
+    (void)api->cudaGetDeviceCount(&visible); /* opening the device tells what is wrong */
+    if (visible == 1 || (shared && visible > 0))
+        local %= visible;
+    SF_TRY(sf_cuda_device_open(api, local, out));
+    return shared ? SF_SUCCESS : check_own_device(comm, *out);
 }
 
 static uint64_t array_bytes(const cuda *m, const sf_class *cls, const sf_op *op, bool input)
@@ -163,7 +162,6 @@ static sf_status open_communication(cuda *m, const sf_class *cls)
         SF_TRY(sf_comm_memory(m->ctx.setup->comm, most[0] > 0 ? most[0] : 8, &m->stage_in));
         return sf_comm_memory(m->ctx.setup->comm, most[1] > 0 ? most[1] : 8, &m->stage_out);
     }
-    SF_TRY(check_own_device(m));
     return sf_cuda_comm_open(m->ctx.dev, m->ctx.setup->comm, groups, &m->nccl);
 }
 
@@ -239,7 +237,7 @@ static sf_status make_rope_table(cuda *m)
 static sf_status open_machine(cuda *m, const sf_class *cls)
 {
     void *ws;
-    SF_TRY(open_device(m));
+    SF_TRY(sf_backend_cuda_device(m->ctx.setup->comm, m->ctx.setup->staged, &m->ctx.dev));
     uint64_t ws_bytes = sf_cuda_gemm_ws_bytes(sf_cuda_device_found(m->ctx.dev)->cc_major);
     SF_TRY(sf_cuda_device_take(m->ctx.dev, ws_bytes, &ws));
     SF_TRY(sf_cuda_gemm_open(m->ctx.dev, m->ctx.setup->tf32, ws, ws_bytes, &m->ctx.gemm));

@@ -1,4 +1,5 @@
 /* exec/cuda/cuda_absent.c: a build without CUDA. */
+#include "exec/cuda/calibrate_cuda.h"
 #include "exec/cuda/cuda_probe.h"
 
 static sf_status absent(void)
@@ -17,5 +18,11 @@ sf_status sf_cuda_probe(int max, sf_cuda_found *out, int *count)
 sf_status sf_cuda_backend(const struct sf_backend_type **out)
 {
     *out = 0;
+    return absent();
+}
+
+sf_status sf_calibrate_cuda(sf_comm *comm, sf_calibrate_depth depth, sf_profile_set *out, char *name)
+{
+    (void)comm, (void)depth, (void)out, (void)name;
     return absent();
 }

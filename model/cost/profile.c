@@ -163,7 +163,9 @@ double sf_profile_op_time_s(const sf_profile_set *set, const sf_class *cls, cons
     }
     if (op->type == SF_OP_EMBED_FWD)
         dtype = dtype_index(cls, op, 1);
-    double s = kernel_s(set, dtype, op->type == SF_OP_COPY_H2D || op->type == SF_OP_COPY_D2H ? SF_OP_COPY : op->type, elements_of(op));
+    /* on a host both of its memories are one */
+    bool away = (op->type == SF_OP_COPY_H2D || op->type == SF_OP_COPY_D2H) && set->kernel[0][op->type].n == 0;
+    double s = kernel_s(set, dtype, away ? SF_OP_COPY : op->type, elements_of(op));
     if (op->type == SF_OP_EMBED_BWD && op->kind != 1 && !issue->accumulate) /* the whole table is cleared first */
         s += kernel_s(set, dtype, SF_OP_ZERO, (double)op->dims.k * (double)op->dims.n);
     return s;

@@ -4,6 +4,7 @@
  * arguments, so that a program or a backend that leaves two accesses unordered is a race here.
  */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 #include <cmocka.h>
 
 #include "exec/cuda/backend_cuda.h"
+#include "exec/cuda/calibrate_cuda.h"
 #include "exec/cuda/cuda_probe.h"
 #include "exec/run.h"
 #include "model/cost/accountant.h"
@@ -193,7 +195,7 @@ static void an_offloaded_optimizer_runs_on_the_host_s_cores(void **state)
     (void)state;
     for (int s = 2; s < STRATEGIES; s++) {
         sf_arena arena = { 0 };
-        config c = { .strategy = strategies[s], .ranks = 1 + s % 2, .model = s % 2, .micro_steps = 2, .offload = true, .clip = true };
+        config c = { .strategy = strategies[s], .ranks = 1 + s % 2, .model = 1, .micro_steps = 2, .offload = true, .clip = true, .bf16 = s % 2 == 0 };
         result gpu, host;
         train_both(&c, &arena, &gpu, &host);
         losses_are_the_host_s(&c, &gpu, &host);
@@ -271,6 +273,50 @@ static void every_failing_call_ends_the_run_with_its_name(void **state)
         }
 }
 
+typedef struct {
+    sf_comm *comm;
+    sf_profile_set set;
+    char name[256];
+    sf_status st;
+} calibrated;
+
+static void *calibrate_rank(void *arg)
+{
+    calibrated *c = arg;
+    c->st = sf_calibrate_cuda(c->comm, SF_CALIBRATE_TOUCH, &c->set, c->name);
+    return NULL;
+}
+
+static void calibration_measures_every_op_of_the_gpu(void **state)
+{
+    static calibrated ranks[2];
+    sf_comm *comms[2];
+    pthread_t threads[2];
+    (void)state;
+    sf_backend_cuda_use(fake_cuda_start(&(fake_cuda_setup){ .devices = 2, .cc_major = 9, .memory_bytes = 1 << 30 }));
+    assert_int_equal(sf_comm_threads_open(2, 2, comms).code, SF_OK);
+    for (int r = 0; r < 2; r++) {
+        ranks[r] = (calibrated){ .comm = comms[r] };
+        pthread_create(&threads[r], NULL, calibrate_rank, &ranks[r]);
+    }
+    for (int r = 0; r < 2; r++)
+        pthread_join(threads[r], NULL);
+    for (int r = 0; r < 2; r++) {
+        if (ranks[r].st.code != SF_OK)
+            fail_msg("%s", ranks[r].st.msg);
+        sf_comm_close(comms[r]);
+    }
+    assert_string_equal(ranks[0].set.transport, "cuda");
+    assert_string_equal(ranks[1].name, "Fake GPU 1");
+    assert_true(ranks[0].set.issue_s > 0);
+    for (int op = 0; op < SF_OP_COUNT; op++) {
+        sf_op_kind kind = sf_op_kind_of((sf_op_type)op);
+        if (kind != SF_KIND_FRAME && op != SF_OP_LOAD_BATCH && !sf_profile_has(&ranks[0].set, (sf_op_type)op))
+            fail_msg("%s is not measured", sf_op_name((sf_op_type)op));
+    }
+    assert_int_equal(fake_cuda_handles(), 0);
+}
+
 static void without_a_gpu_the_backend_says_why(void **state)
 {
     const sf_backend_type *backend;
@@ -290,6 +336,7 @@ int main(void)
         cmocka_unit_test(ranks_that_share_a_gpu_communicate_through_the_host),
         cmocka_unit_test(the_outcome_has_times_and_the_driver_s_memory),
         cmocka_unit_test(every_failing_call_ends_the_run_with_its_name),
+        cmocka_unit_test(calibration_measures_every_op_of_the_gpu),
         cmocka_unit_test(without_a_gpu_the_backend_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
