@@ -27,6 +27,7 @@ enum {
     X(validate, "validate", "predict, run, compare: tables, plots and a page")                     \
     X(collective, "collective", "time and bandwidth of a collective over message sizes, as nccl-tests prints them") \
     X(calibrate, "calibrate", "measure this machine into a profile")                               \
+    X(selftest, "selftest", "is what runs here right? every op and strategy on every device")      \
     X(topo, "topo", "show what was understood of a topology")                                      \
     X(evidence, "evidence", "predict published runs and report the errors by source")              \
     X(config, "config", "show what was understood of a DeepSpeed, accelerate, torchtitan or NeoX configuration") \

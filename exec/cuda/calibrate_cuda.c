@@ -8,6 +8,7 @@
 #include "exec/cuda/cuda_comm.h"
 #include "exec/cuda/cuda_ops.h"
 #include "exec/host/ops.h"
+#include "exec/selftest.h"
 
 typedef struct {
     sf_cuda_context ctx;
@@ -124,22 +125,30 @@ static sf_status measure_collectives(gpu *g, sf_comm *comm, sf_calibrate_depth d
 
 /* ---- */
 
-static sf_status open_gpu(gpu *g, sf_comm *comm)
+static void close_gpu(gpu *g)
 {
-    const size_t dim = 64;
-    float *table = malloc(sf_host_rope_table_bytes(dim, dim));
+    sf_cuda_comm_close(g->nccl);
+    if (g->ctx.gemm != NULL)
+        sf_cuda_gemm_close(g->ctx.gemm);
+    sf_cuda_device_close(g->ctx.dev);
+}
+
+static sf_status open_gpu(gpu *g, sf_comm *comm, const sf_executor_setup *setup)
+{
+    size_t seq = (size_t)setup->seq_len, dim = (size_t)setup->rotary_dim;
+    float *table = malloc(sf_host_rope_table_bytes(seq, dim));
     void *ws, *device;
     sf_status st = table != NULL ? SF_SUCCESS : SF_FAIL(SF_ENOMEM, "no memory to calibrate");
 
-    g->setup = (sf_executor_setup){ .comm = comm, .seq_len = (int)dim, .norm_eps = 1e-5f, .rotary_dim = (int)dim, .optimizer = SF_ADAMW_DEFAULT };
+    g->setup = *setup;
     g->ctx.setup = &g->setup;
     SF_TRY_GOTO(st, sf_backend_cuda_device(comm, false, &g->ctx.dev), done);
     uint64_t ws_bytes = sf_cuda_gemm_ws_bytes(sf_cuda_device_found(g->ctx.dev)->cc_major);
     SF_TRY_GOTO(st, sf_cuda_device_take(g->ctx.dev, ws_bytes, &ws), done);
     SF_TRY_GOTO(st, sf_cuda_gemm_open(g->ctx.dev, false, ws, ws_bytes, &g->ctx.gemm), done);
-    SF_TRY_GOTO(st, sf_cuda_device_take(g->ctx.dev, sf_host_rope_table_bytes(dim, dim), &device), done);
-    sf_host_rope_table(dim, dim, 10000, table);
-    st = gpu_write(g, device, table, sf_host_rope_table_bytes(dim, dim));
+    SF_TRY_GOTO(st, sf_cuda_device_take(g->ctx.dev, sf_host_rope_table_bytes(seq, dim), &device), done);
+    sf_host_rope_table(seq, dim, setup->rope_theta, table);
+    st = gpu_write(g, device, table, sf_host_rope_table_bytes(seq, dim));
     g->ctx.rope_table = device;
 done:
     free(table);
@@ -153,7 +162,7 @@ sf_status sf_calibrate_cuda(sf_comm *comm, sf_calibrate_depth depth, sf_profile_
                                        .now_s = sf_wall_now_s, .gpu = true };
     *out = (sf_profile_set){ .ranks = sf_comm_world(comm), .overlap_slowdown = 1 };
     strncpy(out->transport, "cuda", sizeof out->transport - 1);
-    sf_status st = open_gpu(&g, comm);
+    sf_status st = open_gpu(&g, comm, &(sf_executor_setup){ .comm = comm, .seq_len = 64, .norm_eps = 1e-5f, .rotary_dim = 64, .rope_theta = 10000, .optimizer = SF_ADAMW_DEFAULT });
     if (st.code == SF_OK) {
         strncpy(name, sf_cuda_device_found(g.ctx.dev)->name, 255);
         name[255] = '\0';
@@ -166,9 +175,39 @@ sf_status sf_calibrate_cuda(sf_comm *comm, sf_calibrate_depth depth, sf_profile_
         if (st.code == SF_OK)
             st = measure_collectives(&g, comm, depth, out);
     }
-    sf_cuda_comm_close(g.nccl);
-    if (g.ctx.gemm != NULL)
-        sf_cuda_gemm_close(g.ctx.gemm);
-    sf_cuda_device_close(g.ctx.dev);
+    close_gpu(&g);
     return st;
+}
+
+/* ---- the self-test's GPU ---- */
+
+typedef struct {
+    gpu g;
+    sf_comm *comm;
+} tested;
+
+sf_status sf_selftest_cuda_open(sf_selftest_machine *out)
+{
+    tested *t = calloc(1, sizeof *t);
+    *out = (sf_selftest_machine){ .name = "cuda", .self = t, .run = gpu_run, .finish = gpu_finish, .memory = gpu_memory, .write = gpu_write, .read = gpu_write };
+    if (t == NULL)
+        return SF_FAIL(SF_ENOMEM, "no memory for the self-test");
+    sf_status st = sf_comm_self_open(&t->comm);
+    if (st.code == SF_OK)
+        st = open_gpu(&t->g, t->comm, &(sf_executor_setup){ .comm = t->comm, .seq_len = SF_SELFTEST_SEQ, .norm_eps = (float)sf_selftest_norm_eps,
+                                                           .rotary_dim = SF_SELFTEST_ROTARY, .rope_theta = sf_selftest_rope_theta, .optimizer = SF_ADAMW_DEFAULT });
+    if (st.code != SF_OK)
+        sf_selftest_cuda_close(out);
+    return st;
+}
+
+void sf_selftest_cuda_close(sf_selftest_machine *machine)
+{
+    tested *t = machine->self;
+    if (t == NULL)
+        return;
+    close_gpu(&t->g);
+    sf_comm_close(t->comm);
+    free(t);
+    machine->self = NULL;
 }

@@ -1,6 +1,7 @@
 /* exec/cuda/cuda_absent.c: a build without CUDA. */
 #include "exec/cuda/calibrate_cuda.h"
 #include "exec/cuda/cuda_probe.h"
+#include "exec/selftest.h"
 
 static sf_status absent(void)
 {
@@ -26,3 +27,11 @@ sf_status sf_calibrate_cuda(sf_comm *comm, sf_calibrate_depth depth, sf_profile_
     (void)comm, (void)depth, (void)out, (void)name;
     return absent();
 }
+
+sf_status sf_selftest_cuda_open(sf_selftest_machine *out)
+{
+    *out = (sf_selftest_machine){ .name = "cuda" };
+    return absent();
+}
+
+void sf_selftest_cuda_close(sf_selftest_machine *machine) { (void)machine; }

@@ -18,6 +18,7 @@
 #include "exec/cuda/calibrate_cuda.h"
 #include "exec/cuda/cuda_probe.h"
 #include "exec/run.h"
+#include "exec/selftest.h"
 #include "model/cost/accountant.h"
 #include "model/strategy/lower.h"
 #include "tests/cuda/fake_cuda.h"
@@ -317,6 +318,31 @@ static void calibration_measures_every_op_of_the_gpu(void **state)
     assert_int_equal(fake_cuda_handles(), 0);
 }
 
+static void note_op(void *ctx, const sf_selftest_result *r)
+{
+    int *n = ctx;
+    (*n)++;
+    if (r->st.code != SF_OK)
+        fail_msg("%s %s %s: %s", r->op, r->shape, sf_dtype_name(r->dtype), r->st.msg);
+    if (!(r->worst <= 1))
+        fail_msg("%s %s %s: %.3f of what is allowed", r->op, r->shape, sf_dtype_name(r->dtype), r->worst);
+}
+
+static void the_selftest_of_the_gpu_s_ops_passes(void **state)
+{
+    sf_selftest_machine machine;
+    int n = 0;
+    (void)state;
+    sf_backend_cuda_use(fake_cuda_start(&(fake_cuda_setup){ .devices = 1, .cc_major = 9, .memory_bytes = 1 << 30 }));
+    assert_int_equal(sf_selftest_cuda_open(&machine).code, SF_OK);
+    sf_status st = sf_selftest_ops(&machine, note_op, &n);
+    if (st.code != SF_OK)
+        fail_msg("%s", st.msg);
+    sf_selftest_cuda_close(&machine);
+    assert_int_equal(n, 54);
+    assert_int_equal(fake_cuda_handles(), 0);
+}
+
 static void without_a_gpu_the_backend_says_why(void **state)
 {
     const sf_backend_type *backend;
@@ -337,6 +363,7 @@ int main(void)
         cmocka_unit_test(the_outcome_has_times_and_the_driver_s_memory),
         cmocka_unit_test(every_failing_call_ends_the_run_with_its_name),
         cmocka_unit_test(calibration_measures_every_op_of_the_gpu),
+        cmocka_unit_test(the_selftest_of_the_gpu_s_ops_passes),
         cmocka_unit_test(without_a_gpu_the_backend_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -120,7 +120,7 @@ static void bad_input_is_found_before_anything_runs(void **state)
         { "", "-o /proc/nothing/out.json", "/proc/nothing" },
         { "", "-o .", "it is a directory; name a file" },
         { "", "--framework pytorch --gpu 'A100 SXM4 80GB'", "framework pytorch can be predicted, not run" },
-        { "", "--gpu 'A100 SXM4 80GB'", "this build runs jobs on \"host\" only" },
+        { "CUDA_VISIBLE_DEVICES=", "--gpu 'A100 SXM4 80GB'", "cluster.gpu A100 SXM4 80GB: " }, /* no GPU, or no CUDA in this build */
         { "", "--data nowhere.bin", "cannot open the training data 'nowhere.bin'" },
         { "", "--set model.vocab_size=100 --data job.json", "text needs a vocabulary of at least 256" },
         { "", "--poison maybe", "--poison is planned or spread, not 'maybe'" },

@@ -29,6 +29,7 @@ struct thread_state {
     std::vector<std::vector<copy>> groups;
 };
 
+static std::mutex one_at_a_time; /* ranks of a test may be threads */
 static const char *launch_name = "";
 static std::map<const void *, int> allowed_shared;
 static cudaError_t last_error;
@@ -72,6 +73,7 @@ cudaError_t cudaMemsetAsync(void *ptr, int value, size_t bytes, cudaStream_t)
 }
 cudaError_t emu_allow_shared(const void *kernel, int bytes)
 {
+    std::lock_guard<std::mutex> turn(one_at_a_time);
     if (bytes < 0 || bytes > MAX_SHARED)
         return cudaErrorInvalidValue;
     allowed_shared[kernel] = bytes;
@@ -219,7 +221,6 @@ static std::vector<int> permutation(int n, unsigned salt)
 void emu_launch(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
                 const std::function<void()> &thread)
 {
-    static std::mutex one_at_a_time; /* ranks of a test may be threads */
     std::lock_guard<std::mutex> turn(one_at_a_time);
     unsigned long per_block = (unsigned long)block.x * block.y * block.z;
     auto allowed = allowed_shared.find(kernel);
